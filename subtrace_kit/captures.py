@@ -1,0 +1,69 @@
+"""Find where a program keeps a tensor that is not among its arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+
+__all__ = ["capture_finder"]
+
+Found = tuple[str, Callable[[], Any]]
+
+
+def capture_finder(fn: Any) -> Callable[[torch.Tensor], Found]:
+    """A function that says how the program knows a tensor, and how to get it as it is later.
+
+    A parameter or buffer of a module, a closed-over variable and a global are looked up anew at each
+    run, so a later change is seen. Any other tensor is held by reference.
+
+    Args:
+        fn: The program.
+    """
+    known: dict[int, Found] = {}
+    for path, fetch in _places(fn):
+        value = fetch()
+        if isinstance(value, torch.nn.Module):
+            for name, find in _module_places(value):
+                known.setdefault(id(find()), (f"{path}.{name}" if path else name, find))
+        else:
+            known.setdefault(id(value), (path, fetch))
+
+    def find(tensor: torch.Tensor) -> Found:
+        return known.get(id(tensor), ("captured", lambda: tensor))
+
+    return find
+
+
+def _places(fn: Any) -> Iterator[Found]:
+    if isinstance(fn, torch.nn.Module):
+        yield "", lambda: fn
+        return
+    if isinstance(owner := getattr(fn, "__self__", None), torch.nn.Module):
+        yield "", lambda: owner
+    function = getattr(fn, "__func__", fn)
+    code = getattr(function, "__code__", None)
+    if code is None:
+        return
+    for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=False):
+        if _holds(cell):
+            yield name, lambda cell=cell: cell.cell_contents  # type: ignore[misc]
+    space = function.__globals__
+    for name in code.co_names:
+        if isinstance(space.get(name), (torch.Tensor, torch.nn.Module)):
+            yield name, lambda name=name: space[name]  # type: ignore[misc]
+
+
+def _holds(cell: Any) -> bool:
+    try:
+        return isinstance(cell.cell_contents, (torch.Tensor, torch.nn.Module))
+    except ValueError:  # an empty cell
+        return False
+
+
+def _module_places(module: torch.nn.Module) -> Iterator[Found]:
+    for prefix, part in module.named_modules(remove_duplicate=False):
+        for name in [*part._parameters, *part._buffers]:
+            if getattr(part, name) is not None:
+                yield f"{prefix}.{name}" if prefix else name, lambda part=part, name=name: getattr(part, name)  # type: ignore[misc]

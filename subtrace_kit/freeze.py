@@ -1,0 +1,152 @@
+"""Events -> Trace: give names, put in the attribute reads, and freeze."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from . import ops
+from .errors import TraceError
+from .naming import Names, base_name, identifier
+from .proxies import NumberProxy, Proxy, TensorProxy, proxy_kind
+from .symbols import BoundSymbol, Kind, map_tree
+from .values import Event, Value
+
+__all__ = ["Freezer"]
+
+
+class Freezer:
+    """Turns values into proxies and events into bound symbols."""
+
+    def __init__(self) -> None:
+        self.names = Names()
+        self.defined: set[Value] = set()  # roots that have a name at the top level
+        self.reads: dict[int, list[tuple[Value, Value, str]]] = {}  # position at the top level -> values to read there
+
+    # ------------------------------------------------------------------------------------ names
+
+    def name(self, value: Value, hint: str | None = None) -> str:
+        """The name of a value's root, given when it is first asked for."""
+        root = value.root
+        if not root.name:
+            root.name = self.names.new(hint or base_name(root.hint))
+        return root.name
+
+    def proxy(self, value: Value) -> Proxy:
+        """The proxy of one state of a value."""
+        if value.proxy is None:
+            value.proxy = self.make_proxy(value)
+        return value.proxy
+
+    def make_proxy(self, value: Value) -> Proxy:
+        name = self.name(value)
+        if value.number is not None:
+            number = value.number[0]
+            return NumberProxy(name, type(number), number, value.number[1])
+        fields = (
+            name, value.shape, value.stride, value.dtype, value.device, value.requires_grad, value.offset,
+        )  # fmt: skip
+        if value.cls is None:
+            return TensorProxy(*fields)
+        for attribute, part in value.inner:
+            self.name(part, f"{name}_{identifier(attribute)}" if part.outside else None)
+        inner = tuple((attribute, self.proxy(part)) for attribute, part in value.inner)
+        return proxy_kind(value.cls)(*fields, value.cls, inner, value.metadata)  # type: ignore[arg-type]
+
+    def tree(self, tree: Any) -> Any:
+        """Proxies in place of values."""
+        if type(tree) is tuple:
+            return tuple([self.tree(item) for item in tree])
+        return map_tree(lambda leaf: self.proxy(leaf) if isinstance(leaf, Value) else leaf, tree)
+
+    # ------------------------------------------------------------------------------------ events
+
+    def freeze(self, events: list[Event], output: Any) -> tuple[BoundSymbol, ...]:
+        """Bound symbols for the top level, attribute reads put in where they were possible."""
+        self.plan_reads(events, output)
+        for event in events:
+            for value in _values(event.out):
+                self.name(value, base_name(event.symbol.name))
+        frozen: list[BoundSymbol] = []
+        for position, event in enumerate(events):
+            frozen += self.read_at(position)
+            frozen.append(self.bind(event))
+        return (*frozen, *self.read_at(len(events)))
+
+    def bind(self, event: Event) -> BoundSymbol:
+        """One event, and all inside it."""
+        for value in _values(event.out):
+            self.name(value)
+        subs = tuple([self.bind(inner) for inner in event.subs])
+        args = self.tree(event.args)
+        if event.symbol.kind is Kind.CONSTRUCTOR:
+            args = tuple(proxy for _, proxy in args[0].inner)
+        return BoundSymbol(
+            event.symbol,
+            args,
+            self.tree(event.kwargs) if event.kwargs else {},
+            self.tree(event.out),
+            subs,
+            event.source,
+            event.module,
+            event.context,
+            event.checked,
+        )
+
+    # ------------------------------------------------------------------------- attribute reads
+
+    def plan_reads(self, events: list[Event], output: Any) -> None:
+        """Find the values used at the top level that must first be read from a wrapper."""
+        for event in events:
+            for value in _values((event.args, event.kwargs)):
+                self.need(value, event)
+            if event.symbol.kind is Kind.CONSTRUCTOR:
+                for _, part in event.out.inner:
+                    self.need(part, event)
+            self.defined.update(value.root for value in _values(event.out))
+        for value in _values(output):
+            self.need(value, None)
+
+    def need(self, value: Value, event: Event | None) -> None:
+        """See to it that a value has a name at the top level before an event."""
+        made_now = event is not None and event.symbol.kind is Kind.CONSTRUCTOR and event.out is value
+        if value.root not in self.defined and not made_now and not self.plan_read(value.root):
+            raise unknown_origin(value, event)
+
+    def plan_read(self, root: Value) -> bool:
+        """Plan to read a value from a wrapper that has a name at the top level by then."""
+        for owner, attribute in root.owners:
+            if owner.root in self.defined or self.plan_read(owner.root):
+                self.defined.add(root)
+                self.reads.setdefault(owner.born, []).append((root, owner, attribute))
+                return True
+        return False
+
+    def read_at(self, position: int) -> list[BoundSymbol]:
+        """The attribute reads planned for a position."""
+        found = []
+        for root, owner, attribute in self.reads.get(position, ()):
+            arguments = (self.proxy(owner), attribute)
+            self.name(root, f"{self.name(owner)}_{identifier(attribute)}")
+            found.append(BoundSymbol(ops.GETATTR, arguments, {}, self.proxy(root)))
+        return found
+
+
+def _values(tree: Any) -> list[Value]:
+    """The values in nested lists, tuples, dicts and slices."""
+    if isinstance(tree, Value):
+        return [tree]
+    if isinstance(tree, (list, tuple)):
+        return [value for item in tree for value in _values(item)]
+    if isinstance(tree, dict):
+        return [value for item in tree.values() for value in _values(item)]
+    return [v for v in (tree.start, tree.stop, tree.step) if isinstance(v, Value)] if isinstance(tree, slice) else []
+
+
+def unknown_origin(value: Value, event: Event | None) -> TraceError:
+    """The error for a tensor that no recorded operation made."""
+    return TraceError(
+        f"a tensor of shape {list(getattr(value, 'shape', ()))} of unknown origin",
+        source=event.source if event else None,
+        cause="an object that keeps a tensor in a place that neither __tensor_flatten__ names nor an op returns",
+        way_out="list it in __tensor_flatten__, or return it from an op or an autograd.Function",
+    )

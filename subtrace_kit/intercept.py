@@ -1,0 +1,295 @@
+"""Watch torch while a program is recorded. All use of private torch API stands in this file.
+
+Four things are watched, for the recording thread only:
+
+- torch functions and methods, by a TorchFunctionMode;
+- ATen overloads, by a TorchDispatchMode. On an op with a wrapper argument the mode enters itself
+  again and calls the op a second time, and answers that inner call with NotImplemented. So it sees
+  both the op on the wrapper and every op inside, and the choice of handler stays with torch;
+- `torch.Tensor._make_wrapper_subclass`, to which all arguments are passed on untouched;
+- `torch.autograd.Function.apply`, also where a program took hold of it before.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import types
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol
+
+import torch
+from torch._ops import OpOverload
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.overrides import TorchFunctionMode, resolve_name
+from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import (
+    TorchDispatchMode,
+    _get_current_dispatch_mode_stack,
+    is_traceable_wrapper_subclass_type,
+    return_and_correct_aliasing,
+)
+
+from .symbols import Context
+
+__all__ = [
+    "CONSTRUCTOR_ARGUMENTS",
+    "FakeTensorMode",
+    "Listener",
+    "OpOverload",
+    "current_listener",
+    "function_name",
+    "global_context",
+    "in_functorch",
+    "is_wrapper_type",
+    "lacks_protocol",
+    "watch",
+]
+
+CONSTRUCTOR_ARGUMENTS = (
+    "cls", "size", "strides", "storage_offset", "memory_format", "dtype", "layout", "device",
+    "pin_memory", "requires_grad", "dispatch_sizes_strides_policy", "dispatch_device",
+    "dispatch_layout", "_extra_dispatch_keys", "storage_size",
+)  # fmt: skip
+"""The 15 arguments of `_make_wrapper_subclass`, in order."""
+
+
+class Listener(Protocol):
+    """What a recorder answers to. Each call must run the operation and return its result."""
+
+    def function(self, func: Any, args: tuple, kwargs: dict) -> Any: ...
+    def dispatch(self, func: OpOverload, types: Any, args: tuple, kwargs: dict) -> Any: ...
+    def constructed(self, obj: torch.Tensor, args: tuple, kwargs: dict) -> None: ...
+    def apply(self, cls: type, call: Callable[..., Any], args: tuple, kwargs: dict) -> Any: ...
+
+
+class FunctionMode(TorchFunctionMode):
+    """Hands every torch function to a listener."""
+
+    def __init__(self, listener: Listener) -> None:
+        super().__init__()
+        self.listener = listener
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return self.listener.function(func, args, kwargs or {})
+
+
+class DispatchMode(TorchDispatchMode):
+    """Hands every ATen overload to a listener."""
+
+    def __init__(self, listener: Listener) -> None:
+        super().__init__()
+        self.listener = listener
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return self.listener.dispatch(func, types, args, kwargs or {})
+
+
+class Modes:
+    """The two modes of one recording, and the way to run an op's handler with both on."""
+
+    def __init__(self, listener: Listener) -> None:
+        self.functions, self.ops = FunctionMode(listener), DispatchMode(listener)
+
+    def call_inside(self, func: Any, args: tuple, kwargs: dict) -> Any:
+        """Call `func` from within its own interception, with both modes entered again."""
+        torch._C._push_on_torch_function_stack(self.functions)
+        torch._C._push_on_torch_dispatch_stack(self.ops)
+        try:
+            return func(*args, **kwargs)
+        finally:
+            torch._C._pop_torch_dispatch_stack(None)
+            torch._C._pop_torch_function_stack()
+
+
+# ------------------------------------------------------------------ patches, process-wide but quiet
+
+_local = threading.local()
+_lock = threading.Lock()
+_watchers = 0
+_Function = torch.autograd.Function
+_original_code = _Function.apply.__func__.__code__
+_make_wrapper = torch.Tensor._make_wrapper_subclass
+
+
+def current_listener() -> Listener | None:
+    """The recorder of this thread, or None."""
+    return getattr(_local, "listener", None)
+
+
+def _watched_make(*args: Any, **kwargs: Any) -> torch.Tensor:
+    made = _make_wrapper(*args, **kwargs)
+    if (listener := current_listener()) is not None:
+        listener.constructed(made, args, kwargs)
+    return made
+
+
+def watched_apply(cls: type, args: tuple, kwargs: dict) -> Any:
+    """Stands in for `Function.apply` while some thread records."""
+    call = types.MethodType(_original_apply, cls)
+    listener = current_listener()
+    return call(*args, **kwargs) if listener is None else listener.apply(cls, call, args, kwargs)
+
+
+class _Stand:
+    # The code object replaces that of Function.apply, so a bound `apply` taken earlier is seen too.
+    # It must have the same free variable, `__class__`, as the original, which calls super().
+    @classmethod
+    def apply(cls, *args, **kwargs):  # type: ignore[no-untyped-def]  # pragma: no cover
+        __class__  # noqa: B018, F821
+        from subtrace_kit.intercept import watched_apply
+
+        return watched_apply(cls, args, kwargs)
+
+
+_original_apply = types.FunctionType(
+    _original_code,
+    _Function.apply.__func__.__globals__,
+    "apply",
+    _Function.apply.__func__.__defaults__,
+    _Function.apply.__func__.__closure__,
+)
+_watched_code = _Stand.apply.__func__.__code__
+
+
+def _install() -> None:
+    global _watchers
+    with _lock:
+        _watchers += 1
+        if _watchers == 1:
+            torch.Tensor._make_wrapper_subclass = staticmethod(_watched_make)  # type: ignore[method-assign,assignment]
+            _Function.apply.__func__.__code__ = _watched_code
+
+
+def _uninstall() -> None:
+    global _watchers
+    with _lock:
+        _watchers -= 1
+        if _watchers == 0:
+            del torch.Tensor._make_wrapper_subclass
+            _Function.apply.__func__.__code__ = _original_code
+
+
+@contextlib.contextmanager
+def watch(listener: Listener, modes: Modes) -> Iterator[None]:
+    """Let `listener` see all that this thread does in torch; other threads run as ever.
+
+    Args:
+        listener: Answers to the four kinds of events.
+        modes: The two modes of this recording.
+    """
+    _install()
+    _local.listener = listener
+    try:
+        with modes.functions, modes.ops:
+            yield
+    finally:
+        _local.listener = None
+        _uninstall()
+
+
+@contextlib.contextmanager
+def unwatched() -> Iterator[None]:
+    """Run a block with no mode and no watching, as if nothing were recorded."""
+    listener = current_listener()
+    _local.listener = None
+    try:
+        with torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch():
+            yield
+    finally:
+        _local.listener = listener
+
+
+# --------------------------------------------------------------------------------- questions to torch
+
+_plain_dispatch = torch.Tensor.__torch_dispatch__
+_type_is_wrapper: dict[type, bool] = {}
+
+
+def is_wrapper_type(cls: type) -> bool:
+    """Whether objects of this class are wrappers with the flatten protocol."""
+    known = _type_is_wrapper.get(cls)
+    if known is None:
+        known = _type_is_wrapper[cls] = is_traceable_wrapper_subclass_type(cls) and cls is not FakeTensor
+    return known
+
+
+def lacks_protocol(cls: type) -> bool:
+    """Whether the class has its own `__torch_dispatch__` but not both halves of the protocol."""
+    if cls is FakeTensor or is_wrapper_type(cls) or not issubclass(cls, torch.Tensor):
+        return False
+    return cls.__torch_dispatch__ is not _plain_dispatch
+
+
+def function_name(func: Any) -> str:
+    """The dotted name of a torch function, or its own name where it has none in torch."""
+    if isinstance(func, OpOverload):
+        return str(func)
+    try:
+        name = resolve_name(func)
+    except (TypeError, ValueError):
+        name = None
+    if name is None:
+        owner = getattr(func, "__self__", None)
+        name = getattr(func, "__name__", None) or repr(func)
+        if getattr(torch, name, None) is func:
+            return f"torch.{name}"
+        for module in (torch.autograd, torch._C, torch.linalg, torch.fft, torch.special):
+            if getattr(module, name, None) is func:
+                return f"{module.__name__}.{name}"
+        if name == "__get__" and owner is not None:
+            return f"torch.Tensor.{owner.__name__}.__get__"
+    return name
+
+
+def global_context(base_modes: int) -> Context:
+    """The global state now.
+
+    Args:
+        base_modes: How many dispatch modes there were when the recording began.
+    """
+    autocast: tuple = ()
+    if torch._C._is_any_autocast_enabled():
+        autocast = tuple(
+            (kind, torch.get_autocast_dtype(kind), torch.is_autocast_cache_enabled())
+            for kind in ("cpu", "cuda")
+            if torch.is_autocast_enabled(kind)
+        )
+    modes: tuple = ()
+    if torch._C._len_torch_dispatch_stack() > base_modes:
+        modes = tuple(_get_current_dispatch_mode_stack()[base_modes:])
+    return context_of(torch.is_grad_enabled(), torch.is_inference_mode_enabled(), autocast, modes)
+
+
+_contexts: dict[tuple, Context] = {}
+
+
+def context_of(grad: bool, inference: bool, autocast: tuple = (), modes: tuple = ()) -> Context:
+    """A Context, shared where it can be: most ops of a program run under the same one."""
+    if modes:
+        return Context(grad, inference, autocast, modes)
+    key = (grad, inference, autocast)
+    if (context := _contexts.get(key)) is None:
+        context = _contexts[key] = Context(*key)
+    return context
+
+
+def dispatch_depth() -> int:
+    """How many dispatch modes are on."""
+    return torch._C._len_torch_dispatch_stack()
+
+
+def in_functorch() -> bool:
+    """Whether a functorch transform (vmap, grad, ...) is on."""
+    return torch._C._are_functorch_transforms_active()
+
+
+def set_version(tensor: torch.Tensor, version: int) -> None:
+    """Give a tensor back its version counter, after its data were given back."""
+    torch._C._autograd._unsafe_set_version_counter((tensor,), (version,))
+
+
+flatten_tree = pytree.tree_flatten
+flatten_with_path = pytree.tree_flatten_with_path
+unflatten_tree = pytree.tree_unflatten
+correct_aliasing = return_and_correct_aliasing

@@ -1,0 +1,49 @@
+"""Names for values: Python identifiers, unique in a trace, the same from run to run."""
+
+from __future__ import annotations
+
+import builtins
+import keyword
+import re
+
+__all__ = ["Names", "identifier"]
+
+_RESERVED = {*keyword.kwlist, *dir(builtins), "torch", "aten", "self", "expect", "operator", "pickle"}
+
+
+def identifier(text: str) -> str:
+    """A Python identifier that looks like `text`.
+
+    Example:
+        >>> identifier("aten.mul.Tensor"), identifier("fc1.weight"), identifier("0")
+        ('aten_mul_Tensor', 'fc1_weight', '_0')
+    """
+    name = re.sub(r"\W", "_", text, flags=re.ASCII) or "_"
+    return f"_{name}" if name[0].isdigit() else name
+
+
+def base_name(symbol_name: str) -> str:
+    """The short name of what an operation gives: `torch.Tensor.mul` and `aten.mul.Tensor` give `mul`."""
+    parts = symbol_name.split(".")
+    if parts[-1] in ("__get__", "apply", "default"):
+        parts = parts[:-1]
+    name = parts[1] if parts[0] == "aten" and len(parts) > 1 else parts[-1]
+    return identifier(name.strip("_") or "value").lower()
+
+
+class Names:
+    """Hands out names."""
+
+    def __init__(self) -> None:
+        self._taken: set[str] = set(_RESERVED)
+        self._next: dict[str, int] = {}
+
+    def new(self, hint: str) -> str:
+        """A name that starts with `hint` and was not handed out before."""
+        name, count = hint, self._next.get(hint, 0)
+        while name in self._taken:
+            count += 1
+            name = f"{hint}_{count}"
+        self._next[hint] = count
+        self._taken.add(name)
+        return name

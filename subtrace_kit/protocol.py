@@ -1,0 +1,146 @@
+"""Read a wrapper through its own flatten protocol, and say which rule it breaks when it does."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import torch
+
+from .errors import TraceError
+from .intercept import lacks_protocol
+from .source import Source
+
+__all__ = ["flatten", "rule_source", "try_unflatten"]
+
+_SIMPLE = (type(None), bool, int, float, complex, str, bytes, torch.dtype, torch.device, torch.layout, torch.Size)
+
+
+def rule_source(cls: type, rule: str) -> Source | None:
+    """The line where a class defines one of its rules."""
+    function = inspect.unwrap(getattr(getattr(cls, rule, None), "__func__", getattr(cls, rule, None)))
+    code = getattr(function, "__code__", None)
+    return Source(code.co_filename, code.co_firstlineno, code.co_qualname) if code else None
+
+
+def flatten(obj: Any, source: Source | None = None) -> tuple[list[str], list[torch.Tensor], Any]:
+    """The inner tensors and metadata of a wrapper.
+
+    Args:
+        obj: A wrapper object.
+        source: The user's line that led here, for error messages.
+
+    Returns:
+        Attribute names, the inner tensors, the metadata.
+
+    Raises:
+        TraceError: The class breaks the protocol; the error names class, rule and line.
+    """
+    cls = type(obj)
+    if lacks_protocol(cls):
+        raise no_protocol(cls, source)
+    try:
+        names, metadata = obj.__tensor_flatten__()
+        inner = [getattr(obj, name) for name in names]
+    except Exception as error:
+        raise _broken(
+            cls,
+            f"__tensor_flatten__ failed with {type(error).__name__}: {error}",
+            "the list names an attribute that the object does not have",
+            "name only attributes that are set, and leave optional ones out of the list while they are None",
+            source,
+        ) from error
+    for name, tensor in zip(names, inner, strict=True):
+        if not isinstance(tensor, torch.Tensor):
+            raise _broken(
+                cls,
+                f"__tensor_flatten__ lists {name!r}, which is {_describe(tensor)}, not a tensor",
+                "an optional inner tensor that is None, or several tensors kept in a list",
+                "leave the name out while there is no tensor; give each tensor an attribute of its own",
+                source,
+            )
+    if (where := hidden_tensor(metadata)) is not None:
+        raise _broken(
+            cls,
+            f"the metadata of {cls.__name__} contains a tensor{where}",
+            "a tensor kept beside the metadata: a trace would bake its example values in",
+            "list it among the inner tensors in __tensor_flatten__",
+            source,
+        )
+    return list(names), inner, metadata
+
+
+def try_unflatten(obj: torch.Tensor, names: list[str], inner: list[torch.Tensor], metadata: Any) -> None:
+    """Build the object again once, to see that the class can.
+
+    Raises:
+        TraceError: `__tensor_unflatten__` fails or gives another class.
+    """
+    cls = type(obj)
+    try:
+        again = cls.__tensor_unflatten__(  # type: ignore[attr-defined]
+            dict(zip(names, inner, strict=True)), metadata, obj.shape, obj.stride()
+        )
+    except Exception as error:
+        raise _broken(
+            cls,
+            f"{cls.__name__}.__tensor_unflatten__ failed with {type(error).__name__}: {error}",
+            "the two-argument signature of early releases, or metadata it does not expect",
+            "define __tensor_unflatten__(inner_tensors, metadata, outer_size, outer_stride)",
+            None,
+            "__tensor_unflatten__",
+        ) from error
+    if type(again) is not cls:
+        raise _broken(
+            cls,
+            f"{cls.__name__}.__tensor_unflatten__ returned {type(again).__name__}, not {cls.__name__}",
+            "it hands back an inner tensor, or names another class",
+            f"return a {cls.__name__} made from the inner tensors",
+            None,
+            "__tensor_unflatten__",
+        )
+
+
+def no_protocol(cls: type, source: Source | None) -> TraceError:
+    """The error for a class with `__torch_dispatch__` but without the flatten protocol."""
+    missing = [n for n in ("__tensor_flatten__", "__tensor_unflatten__") if not hasattr(cls, n)]
+    return TraceError(
+        f"{cls.__name__} has __torch_dispatch__ but no {' and no '.join(missing)}",
+        source=source,
+        handler=rule_source(cls, "__torch_dispatch__"),
+        cause="the inner tensors of a wrapper can only be known through the flatten protocol",
+        way_out=f"add {' and '.join(missing)} to {cls.__name__}",
+    )
+
+
+def _broken(
+    cls: type, what: str, cause: str, way_out: str, source: Source | None, rule: str = "__tensor_flatten__"
+) -> TraceError:
+    what = what if what.startswith((cls.__name__, "the metadata")) else f"{cls.__name__}.{what}"
+    return TraceError(what, source=source, handler=rule_source(cls, rule), cause=cause, way_out=way_out)
+
+
+def _describe(value: Any) -> str:
+    return "None" if value is None else f"a {type(value).__name__}"
+
+
+def hidden_tensor(value: Any, depth: int = 0) -> str | None:
+    """Where in a metadata value a tensor hides: '' for the value itself, None for nowhere."""
+    if isinstance(value, _SIMPLE):
+        return None
+    if isinstance(value, torch.Tensor):
+        return ""
+    if depth > 4:
+        return None
+    for key, item in _items(value):
+        if (where := hidden_tensor(item, depth + 1)) is not None:
+            return f" under {key!r}{where}"
+    return None
+
+
+def _items(value: Any) -> list[tuple[Any, Any]]:
+    if isinstance(value, dict):
+        return list(value.items())
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return list(enumerate(value))
+    return []

@@ -1,0 +1,335 @@
+"""The recorder: listens while a program runs, and writes down events.
+
+    trace() -> watch(recorder): the program runs
+                 function()     a torch function the user called      -> Event, open scope
+                   dispatch()     an ATen op that reaches torch       -> Event, open scope
+                     dispatch()     an op of a wrapper's handler      -> Event
+                     constructed()  a wrapper object appears          -> pending
+                 apply()        autograd.Function.apply               -> Event, open scope
+
+Objects are tied to values by identity, so every object seen is kept alive until the end.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+
+from . import ops
+from .errors import TraceError
+from .intercept import (
+    Modes,
+    OpOverload,
+    current_listener,
+    dispatch_depth,
+    global_context,
+    in_functorch,
+    is_wrapper_type,
+    lacks_protocol,
+)
+from .ops import function_symbol, op_info
+from .protocol import no_protocol
+from .snapshot import Snapshot
+from .source import Source, is_internal
+from .store import Store
+from .symbols import Kind, Symbol
+from .traced_number import traced
+from .values import Event, Value
+
+__all__ = ["Recorder"]
+
+TOP, FUNCTION, ATEN, APPLY = range(4)
+_BUILDING = frozenset({"__new__", "__init__", "__tensor_unflatten__"})
+_PRINTING_FRAMES = frozenset({"__repr__", "__str__", "__format__"})
+
+
+class Recorder:
+    """Answers to the watched events of one program run; see `intercept.Listener`.
+
+    Args:
+        snapshot: Remembers what the program overwrites.
+    """
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.top: list[Event] = []
+        self.scopes: list[list[Event]] = [self.top]
+        self.kinds = [TOP]
+        self.snapshot = snapshot
+        self.store = Store(self)
+        self.modes = Modes(self)
+        self.base_modes = dispatch_depth() + 1
+        self.passing: Any = None
+        self.data_dependent = 0  # how many ops so far had a result whose shape depends on data
+        self.paused = False
+        self.modules: list[str] = []
+        self.failures: list[tuple[BaseException, Event]] = []
+        self.refusal: TraceError | None = None
+
+    # ------------------------------------------------------------------------------- listening
+
+    def function(self, func: Any, args: tuple, kwargs: dict) -> Any:
+        """A torch function or method."""
+        if self.paused:
+            return func(*args, **kwargs)
+        name = getattr(func, "__name__", "")
+        kind = self.kinds[-1]
+        if kind == FUNCTION or kind == ATEN:
+            if name in ops.LEAVES_TORCH:
+                return self.read_inside(name, func, args, kwargs)
+            return func(*args, **kwargs)
+        if name == "__get__" and func.__self__.__name__ not in ops.TENSOR_PROPERTIES:
+            return func(*args, **kwargs)
+        source, printing = self.locate()
+        if printing or name in ops.PRINTING:
+            with self.pause():
+                return func(*args, **kwargs)
+        self.refuse_unless_traceable(name, args, source)
+        event = Event(function_symbol(func), None, None, source)
+        out = self.run(event, FUNCTION, func, args, kwargs)
+        if name in ops.HOOKS:
+            self.snapshot.watch_handle(out)
+        return out
+
+    def read_inside(self, name: str, func: Any, args: tuple, kwargs: dict) -> Any:
+        """Data taken out of torch inside a handler: a list is compared at each run, the rest is noted."""
+        out = func(*args, **kwargs)
+        event = Event(ops.ESCAPE, (ops.LEAVES_TORCH[name],), {}, self.here())
+        if name == "tolist":
+            event = Event(function_symbol(func), self.store.map_in(args, []), {}, event.source)
+            event.out = self.store.new_number(out, "list", guarded=True)
+        self.emit(event)
+        self.data_dependent += 1
+        return out
+
+    def apply(self, cls: type, call: Callable[..., Any], args: tuple, kwargs: dict) -> Any:
+        """`cls.apply` of an autograd.Function."""
+        if self.paused:
+            return call(*args, **kwargs)
+        event = Event(Symbol(f"{cls.__name__}.apply", Kind.APPLY, cls), None, None, self.locate()[0])
+        return self.run(event, APPLY, call, args, kwargs)
+
+    def dispatch(self, func: OpOverload, types: Any, args: tuple, kwargs: dict) -> Any:
+        """An ATen op."""
+        if self.passing is func:
+            self.passing = None
+            return NotImplemented
+        if self.paused:
+            return func(*args, **kwargs)
+        wrapped = False
+        for cls in types:
+            if is_wrapper_type(cls):
+                wrapped = True
+            elif lacks_protocol(cls):
+                raise self.refuse(no_protocol(cls, self.here()))
+        info = op_info(func)
+        event = Event(info.symbol, None, None, self.here())
+        event.writes = info.mutable or info.random
+        return self.run(event, ATEN, self.send_to_class if wrapped else None, args, kwargs, func)
+
+    def send_to_class(self, func: OpOverload, args: tuple, kwargs: dict) -> Any:
+        self.passing = func
+        try:
+            out = self.modes.call_inside(func, args, kwargs)
+        finally:
+            self.passing = None
+        if out is None and op_info(func).returns and not op_info(func).mutable:
+            raise self.refuse(self.store.returned_nothing(func, args, kwargs))
+        return out
+
+    def constructed(self, obj: torch.Tensor, args: tuple, kwargs: dict) -> None:
+        """`_make_wrapper_subclass` has made an object; its inner tensors are not set yet."""
+        if not self.paused:
+            self.store.pend(obj, self.scopes[-1], args, kwargs, self.locate(_BUILDING)[0])
+
+    # --------------------------------------------------------------------------------- running
+
+    def run(
+        self, event: Event, kind: int, call: Any, args: tuple, kwargs: dict, op: Any = None
+    ) -> Any:
+        """Run an operation inside a scope of its own and write the event down."""
+        store = self.store
+        wrappers: list[Any] = []
+        event.args = store.map_in(args, wrappers)
+        event.kwargs = store.map_in(kwargs, wrappers) if kwargs else {}
+        if kind == ATEN:
+            if op_info(op).mutable:
+                self.snapshot.before_write(args, kwargs, op_info(op))
+        else:
+            event.context = global_context(self.base_modes)
+            event.module = self.modules[-1] if self.modules else ""
+        self.scopes.append(event.subs)
+        self.kinds.append(kind)
+        before = self.data_dependent
+        try:
+            if op is None:
+                out = call(*args, **kwargs)
+            elif call is None:
+                out = op(*args, **kwargs)
+            else:
+                out = call(op, args, kwargs)
+            store.complete_pending(event.subs)
+            for obj in wrappers:
+                store.sync(obj)
+            event.out = self.results(event, kind, op, args, out)
+            event.checked = self.data_dependent > before
+        except BaseException as error:
+            self.failures.append((error, event))
+            raise
+        finally:
+            self.scopes.pop()
+            self.kinds.pop()
+        return self.close(event, kind, out)
+
+    def results(self, event: Event, kind: int, op: Any, args: tuple, out: Any) -> Any:
+        if out is None and op is not None and op_info(op).writes:
+            out = args[0]  # what torch hands back when a handler of an in-place op returns None
+        hint = event.symbol.name
+        if op is not None:
+            info = op_info(op)
+            self.data_dependent += info.dynamic or info.reads
+            if info.reads and not isinstance(out, torch.Tensor):
+                return self.store.read_number(out, hint)
+        return self.store.map_out(out, hint)
+
+    def close(self, event: Event, kind: int, out: Any) -> Any:
+        """Keep the event if it matters, and give numbers taken from tensors a memory of it."""
+        taken = kind == FUNCTION and self.store.take_number(event, out)
+        keep = kind == APPLY or event.writes or self.store.has_value(event.out)
+        if kind == FUNCTION:
+            keep = keep or getattr(event.symbol.fn, "__name__", "") in ops.EFFECTS
+        if keep or any(e.writes or e.symbol is ops.ESCAPE for e in event.subs):
+            event.writes = event.writes or any(e.writes for e in event.subs)
+            self.scopes[-1].append(event)
+        return traced(self, out, event.out) if taken else out
+
+    def emit(self, event: Event) -> None:
+        """Write an event into the open scope."""
+        self.scopes[-1].append(event)
+
+    def number_op(self, name: str, args: tuple, value: Any) -> Any:
+        """Arithmetic on a number that was taken out of a tensor."""
+        number = self.store.new_number(value, name.strip("_"), guarded=False)
+        event = Event(Symbol(f"operator.{name}", Kind.PRIM), self.store.map_in(args, []), {}, self.locate()[0])
+        event.out = number
+        event.context = global_context(self.base_modes)
+        self.emit(event)
+        return traced(self, value, number)
+
+    @contextlib.contextmanager
+    def follow_modules(self, fn: Any) -> Iterator[None]:
+        """Note the path of the nn.Module that runs, where `fn` is a module."""
+        if not isinstance(fn, torch.nn.Module):
+            yield
+            return
+        paths = {id(part): path for path, part in fn.named_modules()}
+        before, after = torch.nn.modules.module.register_module_forward_pre_hook, (
+            torch.nn.modules.module.register_module_forward_hook
+        )
+        enter = before(lambda module, _: self.enter_module(paths.get(id(module))))
+        leave = after(lambda module, *_: self.leave_module(paths.get(id(module))), always_call=True)
+        try:
+            yield
+        finally:
+            enter.remove()
+            leave.remove()
+
+    def enter_module(self, path: str | None) -> None:
+        if path and current_listener() is self:
+            self.modules.append(path)
+
+    def leave_module(self, path: str | None) -> None:
+        if path and current_listener() is self and self.modules:
+            self.modules.pop()
+
+    # -------------------------------------------------------------------------------- refusing
+
+    def refuse(self, error: TraceError) -> TraceError:
+        """Remember a refusal, so that a program which catches it is refused all the same."""
+        self.refusal = self.refusal or error
+        return error
+
+    def refuse_unless_traceable(self, name: str, args: tuple, source: Source | None) -> None:
+        what = ""
+        if name in ops.LEAVES_TORCH:
+            what = f"{ops.LEAVES_TORCH[name]} takes the data of a {type(args[0]).__name__} out of torch"
+            cause, out = "numbers computed outside torch would be frozen into the trace", "stay in torch ops"
+        elif name in ops.BRANCHES:
+            what = f"a branch on the data of a {type(args[0]).__name__}"
+            cause = "an `if`, `while`, `and`, `not` or assert on a tensor: the trace holds only the side taken"
+            out = "use torch.where, or take the decision outside the traced program"
+        elif in_functorch():
+            what = "a functorch transform (vmap, grad, jvp, ...) inside the program"
+            cause = "inside a transform torch hands out stand-ins for the real tensors"
+            out = "apply the transform outside the traced program, or write the loop out"
+        elif name in ops.HOOKS and self.store.closes_over(args[1:]):
+            what = "a hook that closes over a tensor of the program"
+            cause, out = "it would keep the tensor of the recorded run", "pass the tensor through ctx of a Function"
+        elif name == "__set__" and args and is_wrapper_type(type(args[0])) and len(args) == 2:
+            return self.refuse_data_assignment(args, source)
+        if what:
+            raise self.refuse(TraceError(what, source=source, cause=cause, way_out=out))
+
+    def refuse_data_assignment(self, args: tuple, source: Source | None) -> None:
+        if isinstance(args[1], torch.Tensor) and source is not None and ".data" in source.text:
+            raise self.refuse(
+                TraceError(
+                    f"assigning .data of a {type(args[0]).__name__} cannot be traced",
+                    source=source,
+                    cause="it replaces the outer shell and leaves the inner tensors as they were",
+                    way_out="write into the tensor with copy_",
+                )
+            )
+
+    def branch_on_number(self) -> TraceError:
+        """The error for a comparison or truth test of a number taken out of a tensor."""
+        return self.refuse(
+            TraceError(
+                "a branch on a number that was taken out of a tensor",
+                source=self.locate()[0],
+                cause="an `if`, comparison or conversion of .item(): the trace holds only the side taken",
+                way_out="use torch.where on the tensor, or take the decision outside the traced program",
+            )
+        )
+
+    # --------------------------------------------------------------------------------- looking
+
+    @contextlib.contextmanager
+    def pause(self) -> Iterator[None]:
+        """Let torch run unrecorded: for questions of the recorder's own, and for printing."""
+        before, self.paused = self.paused, True
+        try:
+            yield
+        finally:
+            self.paused = before
+
+    def here(self) -> Source | None:
+        """The nearest line of user code."""
+        frame: Any = sys._getframe(2)
+        while frame is not None and is_internal(frame.f_code.co_filename):
+            frame = frame.f_back
+        return None if frame is None else Source(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
+
+    def locate(self, skip: frozenset[str] = frozenset()) -> tuple[Source | None, bool]:
+        """The nearest line of user code outside functions named in `skip`, and whether it prints a tensor."""
+        frame: Any = sys._getframe(2)
+        source, printing = None, False
+        while frame is not None and frame.f_code is not _run_program_code:
+            code = frame.f_code
+            if source is None and code.co_name not in skip and not is_internal(code.co_filename):
+                source = Source(code.co_filename, frame.f_lineno, code.co_name)
+            if code.co_name in _PRINTING_FRAMES:
+                printing = True
+            frame = frame.f_back
+        return source, printing
+
+
+def run_program(fn: Callable[..., Any], args: tuple, kwargs: dict) -> Any:
+    """Call the program. Frames above this one are the user's."""
+    return fn(*args, **kwargs)
+
+
+_run_program_code = run_program.__code__

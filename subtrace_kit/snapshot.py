@@ -1,0 +1,99 @@
+"""Remember what a program overwrites while it is recorded, and give it back."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+import torch
+
+from .intercept import set_version, unwatched
+from .ops import OpInfo
+from .wrapper_state import read_state, write_state
+
+__all__ = ["Snapshot"]
+
+
+class Snapshot:
+    """Undo for one recorded run: tensor data, Python state of wrappers, gradients, random state."""
+
+    def __init__(self) -> None:
+        self._data: dict[int, tuple[torch.UntypedStorage, torch.UntypedStorage]] = {}
+        self._geometry: dict[int, tuple[torch.Tensor, tuple[Any, ...]]] = {}
+        self._outside: set[int] = set()  # memory of inputs and captured tensors
+        self._objects: dict[int, tuple[Any, dict[str, Any]]] = {}
+        self._grads: dict[int, tuple[torch.Tensor, torch.Tensor | None, bool]] = {}
+        self._handles: list[Any] = []
+        self._random = torch.get_rng_state()
+        cuda = torch.cuda.is_available() and torch.cuda.is_initialized()
+        self._cuda_random = torch.cuda.get_rng_state_all() if cuda else None
+
+    def watch_object(self, obj: Any) -> None:
+        """Remember the Python attributes of a wrapper that was there before the program."""
+        self._objects.setdefault(id(obj), (obj, read_state(obj)))
+
+    def watch_leaf(self, tensor: torch.Tensor) -> None:
+        """Remember the gradient and the flag of a tensor that was there before the program."""
+        if id(tensor) not in self._grads:
+            with unwatched():
+                grad = tensor.grad if tensor.is_leaf else None
+                self._grads[id(tensor)] = (tensor, grad, tensor.requires_grad)
+
+    def watch_handle(self, handle: Any) -> None:
+        """A hook that the program registered: removed again."""
+        self._handles.append(handle)
+
+    def watch_memory(self, tensor: torch.Tensor) -> None:
+        """A plain tensor that was there before the program: its memory is given back if written."""
+        with unwatched():
+            if tensor.layout is torch.strided and not tensor.is_meta:
+                self._outside.add(tensor.untyped_storage()._cdata)
+
+    def before_write(self, args: tuple, kwargs: dict, info: OpInfo) -> None:
+        """Remember the data of the plain tensors that an op is about to write."""
+        written = [args[i] for i in info.writes if i < len(args)]
+        written += [kwargs[name] for name in info.writes_by_name if name in kwargs]
+        for item in written:
+            for tensor in item if isinstance(item, (list, tuple)) else (item,):
+                if isinstance(tensor, torch.Tensor):
+                    self.remember(tensor)
+
+    def remember(self, tensor: torch.Tensor) -> None:
+        """Copy the memory that a tensor from outside lies in, once, and its geometry."""
+        with unwatched():
+            if tensor.layout is not torch.strided or tensor.is_meta:
+                return
+            storage = tensor.untyped_storage()
+            if storage._cdata not in self._outside:
+                return
+            geometry = (tensor.size(), tensor.stride(), tensor.storage_offset(), tensor._version)
+            self._geometry.setdefault(id(tensor), (tensor, geometry))
+            if storage._cdata not in self._data:
+                self._data[storage._cdata] = (storage, storage.clone())
+
+    def restore(self) -> None:
+        """Give everything back; the way it was is all that stays."""
+        with unwatched(), torch.no_grad(), contextlib.ExitStack() as stack:
+            stack.callback(self._restore_random)
+            for handle in self._handles:
+                handle.remove()
+            for storage, data in self._data.values():
+                if storage.nbytes() != data.nbytes():
+                    storage.resize_(data.nbytes())
+                storage.copy_(data)
+            for tensor, (size, stride, offset, version) in self._geometry.values():
+                if (tensor.size(), tensor.stride(), tensor.storage_offset()) != (size, stride, offset):
+                    tensor.set_(tensor.untyped_storage(), offset, size, stride)
+                set_version(tensor, version)
+            for obj, state in self._objects.values():
+                write_state(obj, state)
+            for tensor, grad, flag in self._grads.values():
+                if tensor.grad is not grad:
+                    tensor.grad = grad
+                if tensor.is_leaf and tensor.requires_grad != flag:
+                    tensor.requires_grad_(flag)
+
+    def _restore_random(self) -> None:
+        torch.set_rng_state(self._random)
+        if self._cuda_random is not None:
+            torch.cuda.set_rng_state_all(self._cuda_random)

@@ -1,0 +1,89 @@
+"""Where an operation stands in the user's code."""
+
+from __future__ import annotations
+
+import linecache
+import os
+import sys
+from dataclasses import dataclass
+from functools import lru_cache
+from types import FrameType
+
+import torch
+
+__all__ = ["Source", "caller", "user_frame"]
+
+_TORCH = os.path.dirname(torch.__file__) + os.sep
+_KIT = os.path.dirname(__file__) + os.sep
+_ZOO = os.path.join(_KIT, "zoo") + os.sep
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A line of user code.
+
+    Args:
+        file: Path as the interpreter gives it.
+        line: Line number, from 1.
+        function: Name of the enclosing function.
+
+    Example:
+        >>> Source("model.py", 12, "forward").place
+        'model.py:12'
+    """
+
+    file: str
+    line: int
+    function: str = ""
+
+    @property
+    def place(self) -> str:
+        """`file:line` with the file's last part only, which is the same on every machine."""
+        name = os.path.basename(self.file)
+        # A notebook cell is compiled from a temporary file whose name is a hash of its text.
+        return f"{'cell' if _is_cell(self.file) else name}:{self.line}"
+
+    @property
+    def text(self) -> str:
+        """The line itself, stripped; empty where the source cannot be read."""
+        return linecache.getline(self.file, self.line).strip()
+
+    def describe(self) -> str:
+        """Full path, line and text, as an error message shows them."""
+        where = f"{self.file}:{self.line}"
+        function = f" in {self.function}" if self.function else ""
+        return f"{where}{function}" + (f": {self.text}" if self.text else "")
+
+
+def _is_cell(file: str) -> bool:
+    return "ipykernel_" in file or file.startswith("<ipython-input")
+
+
+@lru_cache(maxsize=4096)
+def is_internal(file: str) -> bool:
+    """True for files of torch, of the kit, and of generated code: no user wrote them."""
+    if file.startswith(_ZOO):
+        return False
+    return file.startswith((_TORCH, _KIT, "<subtrace", "<string>", "<frozen", "<eval_with_key>"))
+
+
+def user_frame(frame: FrameType | None) -> FrameType | None:
+    """The nearest frame, from `frame` outwards, that a user wrote."""
+    while frame is not None and is_internal(frame.f_code.co_filename):
+        frame = frame.f_back
+    return frame
+
+
+def caller(depth: int = 1) -> Source | None:
+    """The user's line that led here.
+
+    Args:
+        depth: Frames to leave out at the start.
+
+    Returns:
+        The nearest line outside torch and the kit, or None.
+    """
+    frame = user_frame(sys._getframe(depth))
+    if frame is None:
+        return None
+    return Source(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)

@@ -1,0 +1,313 @@
+"""Ties objects to values by identity, and notices what changes about them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from . import ops
+from .errors import TraceError
+from .intercept import is_wrapper_type, lacks_protocol
+from .protocol import flatten, no_protocol, rule_source, try_unflatten
+from .source import Source
+from .symbols import Kind, Symbol, constructor_symbol, map_tree
+from .traced_number import TracedNumber
+from .values import Event, Value, describe
+from .wrapper_state import changes, read_state
+
+if TYPE_CHECKING:
+    from .recorder import Recorder
+
+__all__ = ["Store"]
+
+
+class Pending:
+    """A wrapper object between `_make_wrapper_subclass` and its first use."""
+
+    __slots__ = ("args", "kwargs", "obj", "requires_grad", "scope", "source")
+
+    def __init__(self, obj: Any, scope: list[Event], args: tuple, kwargs: dict, source: Source | None) -> None:
+        self.obj, self.scope, self.source = obj, scope, source
+        self.args, self.kwargs = args, kwargs
+        self.requires_grad = obj.requires_grad
+
+
+class Store:
+    """The values of one recording.
+
+    Args:
+        recorder: Where events that the store finds out about are written.
+    """
+
+    def __init__(self, recorder: Recorder) -> None:
+        self.recorder = recorder
+        self.values: dict[int, Value] = {}
+        self.objects: dict[int, Any] = {}  # keeps every seen object alive, so that no id is reused
+        self.states: dict[int, dict[str, Any]] = {}
+        self.pending: dict[int, Pending] = {}
+        self.captures: list[tuple[Value, torch.Tensor]] = []
+        self.numbers: list[Value] = []
+        self.sound: set[type] = set()
+
+    # ------------------------------------------------------------------------------------ trees
+
+    def map_in(self, tree: Any, wrappers: list[Any]) -> Any:
+        """Arguments with values in place of tensors; wrapper objects are added to `wrappers`."""
+        if isinstance(tree, torch.Tensor):
+            if is_wrapper_type(type(tree)):
+                wrappers.append(tree)
+            return self.value(tree)
+        if type(tree) is tuple:
+            return tuple([self.map_in(item, wrappers) for item in tree])
+        if isinstance(tree, (list, tuple, dict, slice)) and type(tree) is not torch.Size:
+            return map_tree(lambda leaf: self.map_in(leaf, wrappers), tree)
+        if isinstance(tree, TracedNumber):
+            return tree.value
+        return tree
+
+    def map_out(self, tree: Any, hint: str) -> Any:
+        """Results with values in place of tensors."""
+        if isinstance(tree, torch.Tensor):
+            return self.result(tree, hint)
+        if isinstance(tree, (list, tuple)) and not isinstance(tree, torch.Size):
+            items = [self.map_out(item, hint) for item in tree]
+            return items if isinstance(tree, list) else tuple(items)
+        if isinstance(tree, dict):
+            return {key: self.map_out(item, hint) for key, item in tree.items()}
+        return tree
+
+    def has_value(self, tree: Any) -> bool:
+        """Whether a result holds a tensor or a number of the trace."""
+        if isinstance(tree, Value):
+            return True
+        if isinstance(tree, (list, tuple)):
+            return any(self.has_value(item) for item in tree)
+        return isinstance(tree, dict) and any(self.has_value(item) for item in tree.values())
+
+    # ---------------------------------------------------------------------------------- tensors
+
+    def value(self, obj: torch.Tensor) -> Value:
+        """The value of a tensor used as an argument, as it is now."""
+        key = id(obj)
+        value = self.values.get(key)
+        if value is not None:
+            return value if value.cls is None else self.sync(obj)
+        if (waiting := self.pending.pop(key, None)) is not None:
+            return self.complete(obj, waiting)
+        if is_wrapper_type(type(obj)) and self.made_here(obj):
+            return self.adopt(obj)
+        return self.capture(obj)
+
+    def result(self, obj: torch.Tensor, hint: str) -> Value:
+        """The value of a tensor that an operation returned."""
+        value = self.values.get(id(obj))
+        if value is not None:
+            return self.sync(obj) if value.cls is not None else self.reread(obj, value)
+        if (waiting := self.pending.pop(id(obj), None)) is not None:
+            return self.complete(obj, waiting)
+        if is_wrapper_type(type(obj)):
+            return self.adopt(obj)
+        return self.register(obj, Value(hint))
+
+    def register(self, obj: torch.Tensor, value: Value) -> Value:
+        """Tie a plain tensor to a value."""
+        self.objects[id(obj)] = obj
+        self.values[id(obj)] = value
+        if type(obj) is torch.Tensor:
+            return describe(value, obj)
+        with self.recorder.pause():
+            return describe(value, obj)
+
+    def reread(self, obj: torch.Tensor, value: Value) -> Value:
+        """A new state of the value where an in-place op changed the tensor's shape or flag."""
+        same = value.shape == tuple(obj.shape) and value.requires_grad == obj.requires_grad
+        return value if same else self.register(obj, Value(value.hint, value.root))
+
+    # --------------------------------------------------------------------------------- wrappers
+
+    def pend(self, obj: Any, scope: list[Event], args: tuple, kwargs: dict, source: Source | None) -> None:
+        """Remember a new wrapper object and the scope it was built in."""
+        self.objects[id(obj)] = obj
+        with self.recorder.pause():
+            self.pending[id(obj)] = Pending(obj, scope, args, kwargs, source)
+
+    def complete_pending(self, scope: list[Event]) -> None:
+        """Complete the wrappers built in a scope that is about to close."""
+        for key, waiting in list(self.pending.items()):
+            if waiting.scope is scope and is_wrapper_type(type(waiting.obj)):
+                del self.pending[key]
+                self.complete(waiting.obj, waiting)
+
+    def complete(self, obj: torch.Tensor, waiting: Pending) -> Value:
+        """Write the constructor of a pending wrapper into the scope where it was built."""
+        if lacks_protocol(type(obj)):
+            raise self.recorder.refuse(no_protocol(type(obj), waiting.source))
+        value, names, inner = self.read(obj, Value(type(obj).__name__), waiting.source)
+        map_tree(_guard_number, value.metadata)
+        self.check_sound(obj, names, inner, value.metadata)
+        event = Event(constructor_symbol(type(obj)), (value,), {}, waiting.source)
+        event.kwargs = {
+            "given": (waiting.args, waiting.kwargs),
+            "requires_grad": waiting.requires_grad,
+        }
+        event.out = value
+        waiting.scope.append(event)
+        return value
+
+    def adopt(self, obj: torch.Tensor) -> Value:
+        """Take in a wrapper that appeared without a watched constructor call."""
+        with self.recorder.pause():
+            flag = obj.requires_grad and obj.is_leaf
+            waiting = Pending(obj, self.recorder.scopes[-1], (), {}, self.recorder.here())
+        waiting.requires_grad = flag
+        return self.complete(obj, waiting)
+
+    def made_here(self, obj: Any) -> bool:
+        """Whether an unknown wrapper holds tensors that this program computed."""
+        with self.recorder.pause():
+            _, inner, _ = flatten(obj)
+        known = [self.values.get(id(t)) for t in inner]
+        return any(v is not None and not v.outside for v in known)
+
+    def read(self, obj: Any, value: Value, source: Source | None) -> tuple[Value, list[str], list[torch.Tensor]]:
+        """Fill a value from the flatten protocol of its object."""
+        with self.recorder.pause():
+            names, inner, value.metadata = flatten(obj, source)
+            describe(value, obj)
+        value.cls = type(obj)
+        level = len(self.recorder.scopes)
+        value.born = len(self.recorder.top) + (level > 1)
+        parts = []
+        for name, tensor in zip(names, inner, strict=True):
+            part = self.value(tensor)
+            part.owners.append((value, name))
+            parts.append((name, part))
+        value.inner = tuple(parts)
+        self.objects[id(obj)] = obj
+        self.values[id(obj)] = value
+        self.states[id(obj)] = read_state(obj)
+        return value, names, inner
+
+    def sync(self, obj: Any) -> Value:
+        """The value of a known wrapper; where its attributes changed, write that down first."""
+        value = self.values[id(obj)]
+        state = self.states[id(obj)]
+        now = read_state(obj)
+        if len(now) == len(state) and all(state.get(k, self) is v for k, v in now.items()):
+            return value if value.requires_grad == obj.requires_grad else self.refresh(obj, value)
+        changed, gone = changes(state, now)
+        self.states[id(obj)] = now
+        for name, item in changed.items():
+            self.write_attribute(ops.SETATTR, (value, name, self.map_in(item, [])))
+        for name in gone:
+            self.write_attribute(ops.DELATTR, (value, name))
+        return self.refresh(obj, value)
+
+    def refresh(self, obj: Any, value: Value) -> Value:
+        return self.read(obj, Value(value.hint, value.root), None)[0]
+
+    def write_attribute(self, symbol: Symbol, args: tuple) -> None:
+        event = Event(symbol, args, {}, self.recorder.here())
+        event.writes = True
+        self.recorder.emit(event)
+
+    def check_sound(self, obj: Any, names: list[str], inner: list[torch.Tensor], metadata: Any) -> None:
+        """Build one object of each class again, so that a broken rule is found now."""
+        if type(obj) not in self.sound:
+            self.sound.add(type(obj))
+            with self.recorder.pause(), torch.no_grad():
+                try_unflatten(obj, names, inner, metadata)
+
+    # --------------------------------------------------------------------------------- captures
+
+    def add_input(self, obj: torch.Tensor, hint: str) -> Value:
+        """Tie an argument of the program, and the tensors inside it, to values."""
+        if (known := self.values.get(id(obj))) is not None:
+            return known
+        self.outside(obj)
+        value = Value(hint)
+        value.outside = True
+        if not is_wrapper_type(type(obj)):
+            if lacks_protocol(type(obj)):
+                raise no_protocol(type(obj), None)
+            return self.register(obj, value)
+        with self.recorder.pause():
+            names, inner, _ = flatten(obj)
+        for name, tensor in zip(names, inner, strict=True):
+            self.add_input(tensor, f"{hint}_{name}")
+        value, names, inner = self.read(obj, value, None)
+        value.born = 0
+        return value
+
+    def capture(self, obj: torch.Tensor) -> Value:
+        """Take in a tensor that the program finds outside: a parameter, a closed-over tensor."""
+        value = self.add_input(obj, "captured")
+        self.captures.append((value, obj))
+        return value
+
+    def outside(self, obj: torch.Tensor) -> None:
+        snapshot = self.recorder.snapshot
+        snapshot.watch_leaf(obj)
+        if is_wrapper_type(type(obj)):
+            snapshot.watch_object(obj)
+        else:
+            snapshot.watch_memory(obj)
+
+    # ---------------------------------------------------------------------------------- numbers
+
+    def new_number(self, number: Any, hint: str, *, guarded: bool) -> Value:
+        """A value for a Python number; a guarded one is compared with the recorded one at each run."""
+        value = Value(hint)
+        value.number = (number, guarded)
+        return value
+
+    def read_number(self, number: Any, hint: str) -> Value:
+        """The value of a number that an op took out of a tensor; the wrapper's op shares its inner op's."""
+        if self.numbers and self.recorder.scopes[-1]:
+            last = self.numbers[-1]
+            if last.number[0] == number and self.recorder.scopes[-1][-1].out is last:
+                return last
+        self.numbers.append(self.new_number(number, hint, guarded=True))
+        return self.numbers[-1]
+
+    def take_number(self, event: Event, out: Any) -> bool:
+        """Tie a Python result that came from data to its number; whether the program may hold it traced."""
+        if not isinstance(out, (bool, int, float)) or not self.numbers:
+            return False
+        last = self.numbers[-1]
+        if not _among(last, event) or last.number[0] != out:
+            return False
+        event.out = last
+        if isinstance(out, (bool, float)):
+            last.number = (out, False)
+            return True
+        return False
+
+    def closes_over(self, functions: tuple) -> bool:
+        """Whether a Python function holds a tensor that the program computed."""
+        cells = [c for f in functions for c in getattr(f, "__closure__", None) or ()]
+        held = [self.values.get(id(cell.cell_contents)) for cell in cells]
+        return any(value is not None and not value.outside for value in held)
+
+    def returned_nothing(self, func: Any, args: tuple, kwargs: dict) -> TraceError:
+        """The error for a handler that fell off its end."""
+        cls = next((type(a) for a in torch.utils._pytree.tree_leaves((args, kwargs)) if is_wrapper_type(type(a))))
+        return TraceError(
+            f"{cls.__name__}.__torch_dispatch__ returned None for {func} (expected a tensor)",
+            source=self.recorder.here(),
+            handler=rule_source(cls, "__torch_dispatch__"),
+            cause="the handler falls off its end for ops that it does not know",
+            way_out=f"add a rule for {func}, or raise NotImplementedError at the end",
+        )
+
+
+def _guard_number(item: Any) -> None:
+    """A number in metadata is out of sight: runs that find another value must be refused."""
+    if isinstance(item, TracedNumber):
+        item.value.number = (item.value.number[0], True)
+
+
+def _among(number: Value, event: Event) -> bool:
+    """Whether a number was read by an event or by one of those inside it."""
+    return event.out is number or any(_among(number, inner) for inner in event.subs)

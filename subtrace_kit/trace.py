@@ -1,0 +1,126 @@
+"""The trace: what a program did, as data."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from .guards import Guard
+from .proxies import Proxy, SubclassTensorProxy, TensorProxy
+from .symbols import BoundSymbol, Context
+from .source import Source
+
+__all__ = ["Capture", "Construction", "Trace"]
+
+
+@dataclass(frozen=True)
+class Capture:
+    """A tensor that is neither input nor result: a parameter, a buffer, a closed-over tensor.
+
+    Args:
+        proxy: The value.
+        path: How the user knows it (`fc1.weight`), or a made-up name.
+        fetch: Returns the tensor as it is now.
+    """
+
+    proxy: TensorProxy
+    path: str
+    fetch: Callable[[], Any] = field(compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class Construction:
+    """What became of one construction of a wrapper object when the trace was lowered.
+
+    Args:
+        proxy: The wrapper value.
+        kept: Whether the lowered trace builds the object.
+        reason: Why.
+        source: The line that built it.
+    """
+
+    proxy: SubclassTensorProxy
+    kept: bool
+    reason: str
+    source: Source | None = None
+
+
+@dataclass(frozen=True)
+class Trace:
+    """A recorded program. Call it, print it, lower it, draw it.
+
+    Args:
+        name: The program's name, a Python identifier.
+        guard: The kind of input it fits, and how inputs are laid out.
+        bound_symbols: The operations, in order.
+        output: The result: proxies and Python values in the structure that the program returned.
+        provenance: One line for the recording and one for each pass.
+        captures: Tensors that are neither inputs nor results, by reference.
+        ledger: After lowering, what became of each construction.
+        context: The global state at the start.
+        failure: For the trace that an error carries: the text of the error at the last operation.
+    """
+
+    name: str
+    guard: Guard
+    bound_symbols: tuple[BoundSymbol, ...]
+    output: Any
+    provenance: tuple[str, ...]
+    captures: tuple[Capture, ...] = ()
+    ledger: tuple[Construction, ...] = ()
+    context: Context = Context()
+    failure: str = ""
+
+    @property
+    def inputs(self) -> tuple[Proxy, ...]:
+        """The tensors among the arguments, flat and in order."""
+        return self.guard.proxies
+
+    def replace(self, **changes: Any) -> Trace:
+        """The same trace with other fields."""
+        return dataclasses.replace(self, **changes)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the trace on arguments of the kind it was recorded for.
+
+        Args:
+            *args: Positional arguments, in the structure of the recorded call.
+            **kwargs: Keyword arguments, likewise.
+
+        Returns:
+            What the program returns for these arguments.
+
+        Raises:
+            TraceError: The arguments are of another kind, or an operation fails.
+        """
+        from .codegen import runner  # Running needs the code generator, which reads traces.
+
+        return runner(self)(args, kwargs)
+
+    def __str__(self) -> str:
+        return self.to_text()
+
+    def to_text(self, *, levels: int | None = None, comments: bool = True, device: bool = True) -> str:
+        """The trace as Python source.
+
+        Args:
+            levels: How many levels to show, 1 being what the user wrote; None shows all.
+            comments: Whether types and source lines are shown.
+            device: Whether devices are named in comments.
+
+        Returns:
+            Text that compiles as Python.
+        """
+        from .text import to_text  # Text is a view: it reads traces.
+
+        return to_text(self, levels=levels, comments=comments, device=device)
+
+    def __repr__(self) -> str:
+        return self.to_text(levels=1)
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
+        from .draw import mime_bundle
+
+        return mime_bundle(self)

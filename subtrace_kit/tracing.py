@@ -1,0 +1,232 @@
+"""trace: run a program once and record it."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from . import __version__
+from .errors import TraceError
+from .freeze import Freezer
+from .guards import Argument, Guard, argument_paths, identity, sharing
+from .intercept import current_listener, flatten_tree, global_context, unflatten_tree, watch
+from .naming import identifier
+from .recorder import Recorder, run_program
+from .snapshot import Snapshot
+from .source import Source
+from .captures import capture_finder
+from .trace import Capture, Trace
+from .traced_number import TracedNumber
+from .values import Value
+
+__all__ = ["trace"]
+
+
+def trace(fn: Callable[..., Any], *, fake: bool = False) -> Callable[..., Trace]:
+    """Record one run of a program as a trace.
+
+    The program runs for real: its wrapper objects are real instances of the user's classes. What it
+    writes (arguments, captured tensors, gradients, random state) is given back afterwards.
+
+    Args:
+        fn: A function or an nn.Module.
+        fake: Run on fake tensors: shapes only, no memory, and devices that are not there.
+
+    Returns:
+        A function that takes the program's arguments, any pytree, and returns the Trace.
+
+    Raises:
+        TraceError: The program cannot be traced, or fails; `error.trace` is the trace up to there.
+
+    Example:
+        >>> import torch, subtrace_kit
+        >>> t = subtrace_kit.trace(lambda x: x.sin() + 1)(torch.zeros(2))
+        >>> t(torch.zeros(2))
+        tensor([1., 1.])
+    """
+    if not callable(fn):
+        raise TraceError(
+            f"trace() takes a function or an nn.Module, not {type(fn).__name__}",
+            cause="the result of a call was passed instead of the function",
+            way_out="subtrace_kit.trace(fn)(*args)",
+        )
+
+    def record(*args: Any, **kwargs: Any) -> Trace:
+        if current_listener() is not None:
+            raise TraceError(
+                "a trace inside a program that is being traced",
+                cause="the traced program calls subtrace_kit.trace itself",
+                way_out="trace the inner program first, and call its trace in the outer one",
+            )
+        if fake:
+            from .fake import on_fake_tensors
+
+            with on_fake_tensors((args, kwargs)) as (args, kwargs):
+                return _Recording(fn, args, kwargs).run()
+        return _Recording(fn, args, kwargs).run()
+
+    return record
+
+
+class _Recording:
+    """One run of one program."""
+
+    def __init__(self, fn: Callable[..., Any], args: tuple, kwargs: dict) -> None:
+        self.fn, self.args, self.kwargs = fn, args, kwargs
+        self.positional = _parameter_names(fn, args)
+        self.leaves, self.spec = flatten_tree((args, kwargs))
+        self.paths = argument_paths(args, kwargs, self.positional)
+        self.context = global_context(1 << 30)
+        self.kind = (identity(self.leaves), sharing(self.leaves))
+        self.snapshot = Snapshot()
+        self.recorder = Recorder(self.snapshot)
+        self.output: Any = None
+
+    def run(self) -> Trace:
+        recorder = self.recorder
+        values = [
+            recorder.store.add_input(leaf, identifier(path)) if isinstance(leaf, torch.Tensor) else leaf
+            for leaf, path in zip(self.leaves, self.paths, strict=True)
+        ]
+        try:
+            with watch(recorder, recorder.modes), recorder.follow_modules(self.fn):
+                out = run_program(self.fn, self.args, self.kwargs)
+                self.output = self.take_output(out)
+            if recorder.refusal is not None:
+                raise recorder.refusal
+            return self.finish(values)
+        except Exception as error:
+            raise self.explain(error, values) from error
+        finally:
+            self.snapshot.restore()
+
+    def take_output(self, out: Any) -> Any:
+        """The result with values in place of tensors; every wrapper in it is completed."""
+        leaves, spec = flatten_tree(out)
+        store = self.recorder.store
+        taken = []
+        for leaf in leaves:
+            if isinstance(leaf, torch.Tensor):
+                taken.append(store.value(leaf))
+            else:
+                taken.append(leaf.value if isinstance(leaf, TracedNumber) else leaf)
+        for value, obj in [(v, store.objects.get(k)) for k, v in list(store.values.items()) if v.cls]:
+            del value
+            store.sync(obj)
+        self.spec_out = spec
+        return [_plain_or_refused(leaf) for leaf in taken]
+
+    def finish(self, values: list[Any], failure: str = "") -> Trace:
+        freezer = Freezer()
+        arguments = [self.argument(freezer, p, v) for p, v in zip(self.paths, values, strict=True)]
+        captures = self.captures(freezer)
+        output = [] if failure else self.output
+        bound = freezer.freeze(self.recorder.top, output)
+        leaves = [freezer.proxy(leaf) if isinstance(leaf, Value) else leaf for leaf in output]
+        guard = Guard(
+            self.positional, tuple(self.kwargs), self.spec, tuple(arguments), *self.kind, self.context
+        )
+        return Trace(
+            _program_name(self.fn),
+            guard,
+            bound,
+            None if failure else unflatten_tree(leaves, self.spec_out),
+            (f"recorded by subtrace_kit {__version__} from {_program_name(self.fn)}",),
+            captures,
+            context=self.context,
+            failure=failure,
+        )
+
+    def argument(self, freezer: Freezer, path: str, value: Any) -> Argument:
+        if not isinstance(value, Value):
+            return Argument(path, None, value)
+        freezer.name(value, identifier(path).rstrip("_") or "x")
+        freezer.defined.add(value.root)
+        return Argument(path, freezer.proxy(value))  # type: ignore[arg-type]
+
+    def captures(self, freezer: Freezer) -> tuple[Capture, ...]:
+        find = capture_finder(self.fn)
+        found = []
+        for value, obj in self.recorder.store.captures:
+            path, fetch = find(obj)
+            freezer.name(value, identifier(path))
+            freezer.defined.add(value.root)
+            found.append(Capture(freezer.proxy(value), path, fetch))  # type: ignore[arg-type]
+        return tuple(found)
+
+    def explain(self, error: Exception, values: list[Any]) -> TraceError:
+        """A TraceError for whatever ended the program, with the trace up to there."""
+        recorder = self.recorder
+        told = recorder.refusal if recorder.refusal is not None else _as_trace_error(error, recorder)
+        top = recorder.top
+        failing = [event for seen, event in recorder.failures if seen is error]
+        if failing:
+            for inner, outer in zip(failing, failing[1:], strict=False):
+                outer.subs.append(inner)
+            for event in failing:
+                event.args = () if event.args is None else event.args
+                event.kwargs = event.kwargs or {}
+            top.append(failing[-1])
+        try:
+            told.trace = self.finish(values, failure=str(told).splitlines()[0])
+        except TraceError:
+            told.trace = None
+        return told
+
+
+def _as_trace_error(error: Exception, recorder: Recorder) -> TraceError:
+    if isinstance(error, TraceError):
+        return error
+    events = [event for seen, event in recorder.failures if seen is error]
+    where = f" in {events[-1].symbol.name}" if events else ""
+    inner = f" ({events[0].symbol.name})" if len(events) > 1 else ""
+    return TraceError(
+        f"{type(error).__name__}{where}{inner}: {error}",
+        source=events[-1].source if events else _innermost(error),
+        handler=_innermost(error),
+        cause="the program fails in eager as well, or its class has no rule for this op",
+        way_out="run the program once without trace(); add the rule to the class",
+    )
+
+
+def _innermost(error: BaseException) -> Source | None:
+    """The innermost user line of a traceback."""
+    from .source import is_internal
+
+    found = None
+    step = error.__traceback__
+    while step is not None:
+        code = step.tb_frame.f_code
+        if not is_internal(code.co_filename):
+            found = Source(code.co_filename, step.tb_lineno, code.co_name)
+        step = step.tb_next
+    return found
+
+
+def _parameter_names(fn: Any, args: tuple) -> tuple[str, ...]:
+    """The names of the parameters that take the positional arguments."""
+    target = fn.forward if isinstance(fn, torch.nn.Module) else fn
+    try:
+        parameters = list(inspect.signature(target).parameters.values())
+    except (TypeError, ValueError):
+        parameters = []
+    names: list[str] = []
+    for index in range(len(args)):
+        if index < len(parameters) and parameters[index].kind in (0, 1):
+            names.append(parameters[index].name)
+        else:
+            star = next((p.name for p in parameters if p.kind == 2), "arg")
+            names.append(f"{star}_{index}")
+    return tuple(names)
+
+
+def _program_name(fn: Any) -> str:
+    name = getattr(fn, "__name__", None) or type(fn).__name__
+    return "program" if name == "<lambda>" else identifier(name)
+
+
+def _plain_or_refused(leaf: Any) -> Any:
+    return leaf

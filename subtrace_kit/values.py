@@ -1,0 +1,69 @@
+"""What a recorder writes down while a program runs: mutable, light, and gone when the trace is made."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from .source import Source
+from .symbols import Context, Symbol
+
+__all__ = ["Event", "Value", "describe"]
+
+
+class Value:
+    """One state of one object: a tensor, a wrapper, or a number taken out of a tensor.
+
+    An object whose shape, inner tensors or metadata change gets a new Value with the same root.
+    """
+
+    __slots__ = (
+        "born", "cls", "device", "dtype", "hint", "inner", "metadata", "name", "number",
+        "offset", "outside", "owners", "proxy", "requires_grad", "root", "shape", "stride",
+    )  # fmt: skip
+
+    def __init__(self, hint: str, root: Value | None = None) -> None:
+        self.hint = hint
+        self.root = self if root is None else root
+        self.name = ""
+        self.cls: type | None = None
+        self.inner: tuple[tuple[str, Value], ...] = ()
+        self.metadata: Any = None
+        self.owners: list[tuple[Value, str]] = []  # the wrappers it can be read from
+        self.born = 0  # position at the top level from which it can be read there
+        self.outside = False  # there before the program: an input, a captured tensor, or inside one
+        self.number: Any = None
+        self.proxy: Any = None
+
+
+class Event:
+    """One operation as it happened."""
+
+    __slots__ = ("args", "checked", "context", "kwargs", "module", "out", "source", "subs", "symbol", "writes")
+
+    def __init__(self, symbol: Symbol, args: Any, kwargs: Any, source: Source | None) -> None:
+        self.symbol = symbol
+        self.args = args
+        self.kwargs = kwargs
+        self.source = source
+        self.out: Any = None
+        self.subs: list[Event] = []
+        self.context: Context | None = None
+        self.module = ""
+        self.checked = False  # whether the shape of its result depends on data
+        self.writes = False  # whether it has an effect besides its outputs
+
+
+def describe(value: Value, tensor: torch.Tensor) -> Value:
+    """Write a tensor's shape, strides, dtype, device and flag into a value."""
+    value.shape = tuple(tensor.shape)
+    try:
+        value.stride = tensor.stride()
+        value.offset = tensor.storage_offset()
+    except RuntimeError:  # layouts without strides
+        value.stride, value.offset = (), 0
+    value.dtype = tensor.dtype
+    value.device = tensor.device
+    value.requires_grad = tensor.requires_grad
+    return value
