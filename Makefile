@@ -35,7 +35,7 @@ help:
 	@echo "make clean      remove caches; make distclean removes $(VENV) too"
 
 lab: $(INSTALLED)
-	@$(BIN)/jupyter trust notebooks/*.ipynb
+	-@$(BIN)/jupyter trust notebooks/*.ipynb
 	@set --; \
 	if [ "$(BROWSER)" = no ] || { [ "$$(uname)" = Linux ] && [ -z "$$DISPLAY$$WAYLAND_DISPLAY" ]; }; then \
 	  echo "No browser is opened: open the address printed below."; set -- --no-browser; \
@@ -86,7 +86,7 @@ $(INSTALLED): pyproject.toml $(CONSTRAINTS) | $(BIN)/pip
 
 # A .venv that is already there is kept; one made without pip (by uv, say) is given it.
 $(BIN)/pip:
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { \
+	@[ -x $(BIN)/python ] || $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { \
 	  echo "make: subtrace_kit needs Python 3.10 or later; '$(PYTHON)' is older or missing." >&2; \
 	  echo "make: name another one: make $(firstword $(MAKECMDGOALS)) PYTHON=python3.12" >&2; exit 1; }
 	@if [ -x $(BIN)/python ]; then $(BIN)/python -m ensurepip --default-pip; else $(PYTHON) -m venv $(VENV); fi || { \
