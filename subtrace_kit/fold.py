@@ -1,0 +1,134 @@
+"""Smaller views of a view: some of its operations, some of its levels; and a view as text."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Collection, Iterable
+
+from .errors import TraceError
+from .rows import Row, Value, View
+from .view import stem
+
+__all__ = ["Chosen", "fold", "outline", "section"]
+
+
+def section(whole: View, start: int | None = None, stop: int | None = None) -> View:
+    """Some operations of level 1, counted as in a slice.
+
+    Args:
+        whole: A view.
+        start: The first operation.
+        stop: The one after the last.
+
+    Returns:
+        A view of these operations, with the inputs they read; of the results only those of the
+        last operation, if it is among them.
+    """
+    first, end, _ = slice(start, stop).indices(len(whole.rows))
+    if (first, end) == (0, len(whole.rows)):
+        return whole
+    rows = whole.rows[first:end]
+    before = {v.name: v for row in whole.rows[:first] for r in row.walk() for v in r.outputs}
+    read = {name for row in rows for name in row.inputs}
+
+    given = {value.name for value in (*whole.inputs, *whole.captures)}
+
+    def used(values: Iterable[Value]) -> tuple[Value, ...]:
+        return tuple(value for value in values if value.name in read)
+
+    return dataclasses.replace(
+        whole,
+        rows=rows,
+        inputs=used(whole.inputs),
+        captures=used(whole.captures),
+        earlier=used(v for name, v in before.items() if name not in given),
+        outputs=whole.outputs if end == len(whole.rows) else (),
+        notes=(*whole.notes, f"operations {first} to {end - 1} of {len(whole.rows)} are shown"),
+    )
+
+
+Chosen = str | Collection[str] | Callable[[Row], bool] | None
+"""Operations, chosen by a name (of a result, of the operation, whole or its stem, of a module), by
+several names, or by a predicate."""
+
+
+def fold(whole: View, depth: int | None = None, *, collapse: Chosen = None, expand: Chosen = None) -> View:
+    """Fold operations, so that what is inside them is not shown.
+
+    Args:
+        whole: A view.
+        depth: The deepest level that is shown; None shows all.
+        collapse: Operations to fold although `depth` would show their inside.
+        expand: Operations to open although `depth` or `collapse` would not. What encloses them
+            opens too.
+
+    Returns:
+        A view in which folded rows have no children and say what is gone. A plain function made of
+        the one ATen op that does its work is shown as one, unless it is in `expand`.
+
+    Raises:
+        TraceError: A name is that of no operation.
+    """
+    folded, opened = _predicate(whole, collapse), _predicate(whole, expand)
+
+    def walk(row: Row) -> tuple[Row, bool]:
+        inner = [walk(child) for child in row.children]
+        wanted = (expand is not None and opened(row)) or any(forced for _, forced in inner)
+        allowed = (depth is None or row.depth < depth) and not folded(row) and not _is_one(row)
+        if not row.children or wanted or allowed:
+            return dataclasses.replace(row, children=tuple(child for child, _ in inner)), wanted
+        names = tuple(child.symbol for child in row.children)
+        count = 0 if _is_one(row) else sum(1 for _ in row.walk()) - 1
+        return dataclasses.replace(row, children=(), made_of=names, folded=count), False
+
+    return dataclasses.replace(whole, rows=tuple(walk(row)[0] for row in whole.rows))
+
+
+def _is_one(row: Row) -> bool:
+    inner = row.children
+    return len(inner) == 1 and not inner[0].children and not row.wrapper and inner[0].outputs == row.outputs
+
+
+def _names(row: Row) -> set[str]:
+    return {row.symbol, stem(row.symbol), row.module, *(value.name for value in row.outputs)}
+
+
+def _predicate(whole: View, chosen: Chosen) -> Callable[[Row], bool]:
+    if callable(chosen):
+        return chosen
+    wanted = {chosen} if isinstance(chosen, str) else set(chosen or ())
+    if unknown := sorted(wanted.difference(*map(_names, whole.walk())) if wanted else ()):
+        raise TraceError(
+            f"nothing in {whole.name} is called {unknown[0]!r}",
+            way_out="give the name of a result, an operation (`torch.mul`, `mul`) or a module path",
+        )
+    return lambda row: not wanted.isdisjoint(_names(row))
+
+
+def outline(shown: View) -> str:
+    """A view as indented text, one line an operation.
+
+    Args:
+        shown: A view, folded or not.
+
+    Returns:
+        Text without a newline at its end.
+
+    Example:
+        >>> print(outline(view(t)))  # doctest: +SKIP
+        f(x: f32[4])
+          t0 = torch.mul(x)  # f32[4], model.py:3
+          return t0
+    """
+    lines = [f"{shown.name}({', '.join(f'{v.name}: {v.short}' for v in shown.inputs)})"]
+    lines += [_line(row) for row in shown.walk()]
+    lines += [f"  ! {shown.failure.splitlines()[0]}"] if shown.failure else []
+    lines += ["  return " + ", ".join(v.name for v in shown.outputs)] if shown.outputs else []
+    return "\n".join([*lines, *(f"  ({note})" for note in shown.notes)])
+
+
+def _line(row: Row) -> str:
+    call = row.call + (f" [+{row.folded} inside]" if row.folded else "")
+    types = ", ".join(value.short for value in row.outputs)
+    about = ", ".join(filter(None, (types, row.source.place if row.source else "", row.construction)))
+    return "  " * row.depth + (f"{row.name} = " if row.name else "") + call + (f"  # {about}" if about else "")
