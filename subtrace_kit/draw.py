@@ -1,0 +1,215 @@
+"""Pictures: a view of a trace as a graphviz graph."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import subprocess
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import graphviz
+
+from . import _dot, look
+from .errors import TraceError
+from .flow import Flow, flow, nodes
+from .fold import Chosen, fold, outline, section
+from .rows import Row, View
+from .trace import Trace
+from .view import view
+
+__all__ = ["Picture", "draw", "mime_bundle"]
+
+FOLD_ABOVE = 200
+"""Operations above which a picture folds levels by itself."""
+REFUSE_ABOVE = 5000
+"""Operations above which no picture is drawn: a layout would take minutes."""
+PNG_RESOLUTION = ((40, 96), (100, 60))
+"""Pairs (operations at most, dots per inch); larger pictures have no PNG."""
+
+
+class Picture(graphviz.Digraph):
+    """A graphviz graph of a trace that shows itself in a notebook, also in an untrusted one.
+
+    Attributes:
+        shown: The view that it draws.
+    """
+
+    shown: View = View("", "", (), (), (), ())
+
+    def copy(self) -> Picture:
+        """A copy that can be changed."""
+        twin: Picture = super().copy()
+        twin.shown = self.shown
+        return twin
+
+    def __repr__(self) -> str:
+        return f"<Picture of {self.shown.name}: {self.shown.size} operations>"
+
+    def _repr_mimebundle_(
+        self, include: Iterable[str] | None = None, exclude: Iterable[str] | None = None, **_: Any
+    ) -> dict[str, Any]:
+        bundle = _bundle(self, outline(self.shown))
+        wanted = set(bundle if include is None else include) - set(exclude or ())
+        return {kind: data for kind, data in bundle.items() if kind in wanted}
+
+
+def draw(
+    trace: Trace,
+    depth: int | None = None,
+    *,
+    collapse: Chosen = None,
+    expand: Chosen = None,
+    start: int | None = None,
+    stop: int | None = None,
+    rankdir: str = "TB",
+    legend: bool = True,
+) -> Picture:
+    """Draw a trace.
+
+    A node is an operation, an arrow a value on its way, a box the inside of an operation. A double
+    border or arrow is a wrapper value.
+
+    Args:
+        trace: A trace of any pass, also that of an error: its failing operation is red.
+        depth: The deepest level that is drawn, 1 being what the user wrote. None draws all levels,
+            or as many as fit 200 operations; the picture says so.
+        collapse: Operations to draw without their inside: a name (of a result, an operation or a
+            module path), several, or a predicate on `view.Row`.
+        expand: Operations to draw with their inside in spite of `depth` and `collapse`.
+        start: The first operation of level 1 that is drawn, counted as in a slice.
+        stop: The one after the last.
+        rankdir: Direction of the flow: `TB`, `LR`, `BT` or `RL`.
+        legend: Whether the marks that occur are explained at the top.
+
+    Returns:
+        A `graphviz.Digraph`; `.source` is its DOT text, `.render("file", format="svg")` saves it.
+
+    Raises:
+        TraceError: There are more than 5,000 operations to draw.
+
+    Example:
+        >>> picture = subtrace_kit.draw(t, depth=1)  # doctest: +SKIP
+        >>> picture.render("trace", format="svg")  # doctest: +SKIP
+    """
+    _dot.engine()  # Tells the graphviz package where the engine is.
+    whole = view(trace)
+
+    def at(level: int | None) -> View:
+        return section(fold(whole, level, collapse=collapse, expand=expand), start, stop)
+
+    shown = _fitting(at, depth)
+    return _picture(shown, flow(shown), rankdir, legend)
+
+
+def _picture(shown: View, found: Flow, rankdir: str, legend: bool) -> Picture:
+    heading = {"label": look.title(shown, found, legend=legend), "rankdir": rankdir}
+    picture = Picture(
+        re.sub(r"\W", "_", shown.name, flags=re.ASCII) or "trace",
+        graph_attr=look.GRAPH | heading,
+        node_attr=look.NODE,
+        edge_attr=look.EDGE,
+    )
+    picture.shown = shown
+    for node, value in nodes(shown):
+        picture.node(node, **look.source(node, value))
+    for row in shown.rows:
+        _add_row(picture, row, shown.failure)
+    for i, value in enumerate(shown.outputs):
+        picture.node(f"out_{i}", **look.result(value))
+    for i, name in enumerate(found.unknown):
+        picture.node(f"unknown_{i}", **look.unknown(name))
+    if shown.elided:
+        picture.node("elided", **look.note(shown))
+    _add_edges(picture, shown, found)
+    return picture
+
+
+def _fitting(at: Callable[[int | None], View], depth: int | None) -> View:
+    """The view at `depth`, or else at the deepest level that is still legible."""
+    shown = at(depth)
+    level = max((row.depth for row in shown.walk()), default=1)
+    note: tuple[str, ...] = ()
+    while depth is None and shown.size > FOLD_ABOVE and level > 1:
+        level -= 1
+        shown = at(level)
+        note = (f"folded to depth {level}: depth=, expand= or start=, stop= show more",)
+    if shown.size > REFUSE_ABOVE:
+        raise TraceError(
+            f"{shown.size} operations are too many for a picture (at most {REFUSE_ABOVE})",
+            cause="a long program, or one drawn at all levels",
+            way_out="draw(t, depth=1), draw(t, start=0, stop=200), or collapse= with a predicate",
+        )
+    return dataclasses.replace(shown, notes=(*shown.notes, *note))
+
+
+def _add_row(graph: graphviz.Digraph, row: Row, failure: str) -> None:
+    if not row.children:
+        graph.node(row.id, **look.node(row, failure))
+        return
+    with graph.subgraph(name=f"cluster_{row.id}") as box:
+        box.attr(**look.box(row))
+        for child in row.children:
+            _add_row(box, child, failure)
+
+
+def _add_edges(picture: Picture, shown: View, found: Flow) -> None:
+    rows = {row.id: row for row in shown.walk()}
+    ports = look.ports(shown)
+    for edge in found.edges:
+        tail, head = rows.get(edge.source), rows.get(edge.target)
+        style = look.arrow(edge, several=tail is not None and len(tail.outputs) > 1)
+        if tail and tail.children:
+            style["ltail"] = f"cluster_{tail.id}"
+        if head and head.children:
+            style |= {"lhead": f"cluster_{head.id}", "minlen": "2"}
+        begin = ports.get((edge.source, edge.name)) or (_ends(tail)[1] if tail else edge.source)
+        picture.edge(begin, _ends(head)[0] if head else edge.target, **style)
+
+
+def _ends(row: Row) -> tuple[str, str]:
+    """The first and the last node inside a row."""
+    leaves = [leaf.id for leaf in row.walk() if not leaf.children]
+    return leaves[0], leaves[-1]
+
+
+def mime_bundle(trace: Trace) -> dict[str, Any]:
+    """A trace as a notebook shows it: text always, and pictures where they can be made.
+
+    Args:
+        trace: A trace of any pass.
+
+    Returns:
+        `text/plain`, the printed trace, and `image/svg+xml` and `image/png`: a notebook that is not
+        trusted shows no SVG. Without a layout engine the text ends with a line of advice. Of more
+        than 200 operations of level 1 the first are shown, where the trace has failed the last.
+
+    Example:
+        >>> sorted(mime_bundle(t))  # doctest: +SKIP
+        ['image/png', 'image/svg+xml', 'text/plain']
+    """
+    start, stop = (-FOLD_ABOVE, None) if trace.failure else (None, FOLD_ABOVE)
+    picture = draw(trace, start=start, stop=stop)
+    long = len(trace.bound_symbols) > FOLD_ABOVE
+    return _bundle(picture, outline(picture.shown) if long else str(trace))
+
+
+def _bundle(picture: Picture, text: str) -> dict[str, Any]:
+    """Text and images; why there are none is the last line of the text."""
+    if _dot.engine() is None:
+        return {"text/plain": f"{text}\n# {_dot.advice()}"}
+    try:
+        return {"text/plain": text, **_images(picture)}
+    except (OSError, subprocess.SubprocessError) as error:
+        reason = str(error).splitlines() or ["the layout engine failed"]
+        return {"text/plain": f"{text}\n# no picture: {reason[0]}"}
+
+
+def _images(picture: Picture) -> dict[str, Any]:
+    """SVG, and PNG of what is not too large, at a resolution that keeps notebooks small."""
+    images: dict[str, Any] = {"image/svg+xml": _dot.render(picture.source, "svg").decode()}
+    for most, dpi in PNG_RESOLUTION:
+        if picture.shown.size <= most:
+            images["image/png"] = _dot.render(picture.source, "png", f"-Gdpi={dpi}")
+            break
+    return images
