@@ -3,8 +3,8 @@
 __version__ = "0.1.0"
 
 from .errors import TraceError
+from .passes import lower
 from .trace import Trace
 from .tracing import trace
 
-__all__ = ["Trace", "TraceError", "trace"]
-def lower(t): return t
+__all__ = ["Trace", "TraceError", "lower", "trace"]

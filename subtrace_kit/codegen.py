@@ -5,9 +5,8 @@ The text that is printed and the text that runs are the same statements.
 
 from __future__ import annotations
 
-import contextlib
 import linecache
-import operator
+import re
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -17,11 +16,13 @@ from typing import Any
 import torch
 
 from .errors import TraceError
+from .helpers import HELPERS
 from .literals import Literals
 from .naming import identifier
-from .proxies import NumberProxy, Proxy, SubclassTensorProxy, TensorProxy
+from .proxies import NumberProxy, Proxy, TensorProxy
+from . import statements
 from .statements import statement
-from .symbols import BoundSymbol, Context
+from .symbols import BoundSymbol, Context, proxies_in
 from .trace import Trace
 
 __all__ = ["Line", "Program", "generate", "runner"]
@@ -68,19 +69,11 @@ class Program:
         if "operator." in text:
             imports.insert(0, "import operator")
         lines = sorted(set(imports), key=lambda line: (line.startswith("from"), line))
-        if "aten." in text.replace("torch.ops.aten.", ""):
+        if re.search(r"(?<![\w.])aten\.", text):
             lines += ["", "aten = torch.ops.aten"]
         for source in self.helpers():
             lines += ["", "", *source.splitlines()]
         return lines
-
-
-HELPERS = {
-    "expect": '''def expect(found, recorded):
-    """A value that the recorded program depended on must be what it was."""
-    if found != recorded:
-        raise RuntimeError(f"the data now give {found!r}; the trace was recorded with {recorded!r}")''',
-}
 
 
 def generate(trace: Trace) -> Program:
@@ -101,6 +94,8 @@ class _Writer:
         self.program, self.trace = program, trace
         self.literals = program.literals
         self.context = trace.context
+        self.depth = 0
+        self.steps = count()
 
     def unpack_arguments(self) -> None:
         """The signature, and a line for each tensor that lies inside a container."""
@@ -123,17 +118,45 @@ class _Writer:
         return path
 
     def line(self, text: str, bound: BoundSymbol | None = None) -> None:
-        self.program.lines.append(Line(1 + (self.context != self.trace.context), text, bound))
+        self.program.lines.append(Line(1 + (self.context != self.trace.context) + self.depth, text, bound))
 
     def write(self, bound: BoundSymbol) -> None:
         """The statements of one operation, under its global state."""
         self.enter(bound.context or self.trace.context)
+        if bound.replayed and bound.subsymbols:
+            steps = [self.step(step) for step in bound.subsymbols]
+            self.line(f"with replay({', '.join(steps)}):")
+            self.depth += 1
+            self.statement(bound)
+            self.depth -= 1
+        else:
+            self.statement(bound)
+
+    def statement(self, bound: BoundSymbol) -> None:
+        """One statement, and the checks of its results."""
         self.line(statement(bound, self.literals), bound)
         for proxy in bound.results:
             if isinstance(proxy, NumberProxy) and proxy.guarded:
                 self.line(f"expect({proxy.name}, {self.literals.text(proxy.value)})")
             elif bound.checked and isinstance(proxy, TensorProxy):
                 self.line(f"expect(tuple({proxy.name}.shape), {self.literals.text(proxy.shape)})")
+
+    def step(self, step: BoundSymbol) -> str:
+        """A function that answers one op in place of a class's handler."""
+        name = f"step_{next(self.steps)}"
+        seen: set[str] = set()
+        parameters = []
+        for proxy in proxies_in((step.args, step.kwargs)):
+            if isinstance(proxy, TensorProxy):
+                parameters.append(f"_{len(parameters)}" if proxy.name in seen else proxy.name)
+                seen.add(proxy.name)
+        self.line(f"def {name}({', '.join(parameters)}):", step.replace(subsymbols=()))
+        self.depth += 1
+        for inner in step.subsymbols:
+            self.statement(inner)
+        self.line(f"return {self.returned(step.output)}")
+        self.depth -= 1
+        return f"({statements.op_text(step, self.literals)}, {name})"
 
     def enter(self, context: Context) -> None:
         if context == self.context:
@@ -146,6 +169,9 @@ class _Writer:
     def managers(self, context: Context) -> list[str]:
         """The context managers that lead from the trace's global state to another one."""
         base, found = self.trace.context, []
+        if context.handler:
+            found = ["as_handler()"]
+            return ["torch.inference_mode()", *found] if context.inference != base.inference else found
         if context.inference != base.inference:
             found.append(f"torch.inference_mode({'' if context.inference else 'False'})")
         if context.grad != base.grad and not context.inference:

@@ -1,18 +1,20 @@
 """Watch torch while a program is recorded. All use of private torch API stands in this file.
 
-Four things are watched, for the recording thread only:
+Five things are watched, for the recording thread only:
 
 - torch functions and methods, by a TorchFunctionMode;
 - ATen overloads, by a TorchDispatchMode. On an op with a wrapper argument the mode enters itself
   again and calls the op a second time, and answers that inner call with NotImplemented. So it sees
   both the op on the wrapper and every op inside, and the choice of handler stays with torch;
 - `torch.Tensor._make_wrapper_subclass`, to which all arguments are passed on untouched;
-- `torch.autograd.Function.apply`, also where a program took hold of it before.
+- `torch.autograd.Function.apply`, also where a program took hold of it before;
+- `torch.manual_seed` and its kin.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import threading
 import types
 from collections.abc import Callable, Iterator
@@ -152,11 +154,30 @@ _original_apply = types.FunctionType(
 _watched_code = _Stand.apply.__func__.__code__
 
 
+RANDOM_STATE = ("manual_seed", "seed", "get_rng_state", "set_rng_state")
+"""Functions of torch.random that a function mode does not see; torch itself exports them too."""
+
+_seeders = {name: getattr(torch.random, name) for name in RANDOM_STATE}
+
+
+def _watched_seeder(function: Any) -> Any:
+    @functools.wraps(function)
+    def seeder(*args: Any, **kwargs: Any) -> Any:
+        listener = current_listener()
+        return function(*args, **kwargs) if listener is None else listener.function(function, args, kwargs)
+
+    return seeder
+
+
 def _install() -> None:
     global _watchers
     with _lock:
         _watchers += 1
         if _watchers == 1:
+            for name, function in _seeders.items():
+                watched = _watched_seeder(function)
+                setattr(torch, name, watched)
+                setattr(torch.random, name, watched)
             torch.Tensor._make_wrapper_subclass = staticmethod(_watched_make)  # type: ignore[method-assign,assignment]
             _Function.apply.__func__.__code__ = _watched_code
 
@@ -166,6 +187,9 @@ def _uninstall() -> None:
     with _lock:
         _watchers -= 1
         if _watchers == 0:
+            for name, function in _seeders.items():
+                setattr(torch, name, function)
+                setattr(torch.random, name, function)
             del torch.Tensor._make_wrapper_subclass
             _Function.apply.__func__.__code__ = _original_code
 

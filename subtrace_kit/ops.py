@@ -36,7 +36,7 @@ BRANCHES = frozenset({"__bool__", "is_nonzero"})
 
 EFFECTS = frozenset(
     {
-        "backward", "register_hook", "register_post_accumulate_grad_hook", "retain_grad",
+        "manual_seed", "seed", "set_rng_state", "backward", "register_hook", "register_post_accumulate_grad_hook", "retain_grad",
         "__set__", "__delete__", "share_memory_", "requires_grad_", "detach_", "rename_",
     }
 )  # fmt: skip
@@ -111,6 +111,7 @@ def function_symbol(func: Any) -> Symbol:
 GETATTR = Symbol("getattr", Kind.PRIM)
 SETATTR = Symbol("setattr", Kind.PRIM)
 DELATTR = Symbol("delattr", Kind.PRIM)
-EXPECT = Symbol("expect", Kind.PRIM)
+RESTRIDE = Symbol("restride", Kind.PRIM)
 ESCAPE = Symbol("leaves_torch", Kind.PRIM)
-CONSTANT = Symbol("constant", Kind.PRIM)
+STATE_WRITES = (SETATTR, DELATTR, RESTRIDE)
+"""Prims that change a wrapper object, not its inner tensors."""

@@ -22,6 +22,7 @@ import torch
 from . import ops
 from .errors import TraceError
 from .intercept import (
+    RANDOM_STATE,
     Modes,
     OpOverload,
     current_listener,
@@ -77,6 +78,10 @@ class Recorder:
             return func(*args, **kwargs)
         name = getattr(func, "__name__", "")
         kind = self.kinds[-1]
+        if name in RANDOM_STATE:
+            event = Event(Symbol(f"torch.{name}", Kind.FUNCTION, func), None, None, self.here())
+            event.writes = True
+            return self.run(event, FUNCTION, func, args, kwargs)
         if kind == FUNCTION or kind == ATEN:
             if name in ops.LEAVES_TORCH:
                 return self.read_inside(name, func, args, kwargs)
@@ -261,6 +266,8 @@ class Recorder:
             what = f"a branch on the data of a {type(args[0]).__name__}"
             cause = "an `if`, `while`, `and`, `not` or assert on a tensor: the trace holds only the side taken"
             out = "use torch.where, or take the decision outside the traced program"
+        elif name == "set_" and any(isinstance(a, (torch.UntypedStorage, torch.TypedStorage)) for a in args):
+            raise self.refuse(unpickled(source))
         elif in_functorch():
             what = "a functorch transform (vmap, grad, jvp, ...) inside the program"
             cause = "inside a transform torch hands out stand-ins for the real tensors"
@@ -330,6 +337,16 @@ class Recorder:
 def run_program(fn: Callable[..., Any], args: tuple, kwargs: dict) -> Any:
     """Call the program. Frames above this one are the user's."""
     return fn(*args, **kwargs)
+
+
+def unpickled(source: Source | None) -> TraceError:
+    """The error for a tensor made from raw storage."""
+    return TraceError(
+        "a tensor is made from raw storage, as torch.load and pickle do",
+        source=source,
+        cause="data that went out of torch and came back: a trace would freeze the values of the recorded run",
+        way_out="load outside the traced program and pass the tensor in; copy tensors with clone()",
+    )
 
 
 _run_program_code = run_program.__code__

@@ -5,6 +5,7 @@ from __future__ import annotations
 import linecache
 import os
 import sys
+import sysconfig
 from dataclasses import dataclass
 from functools import lru_cache
 from types import FrameType
@@ -15,6 +16,7 @@ __all__ = ["Source", "caller", "user_frame"]
 
 _TORCH = os.path.dirname(torch.__file__) + os.sep
 _KIT = os.path.dirname(__file__) + os.sep
+_STDLIB = sysconfig.get_path("stdlib") + os.sep
 _ZOO = os.path.join(_KIT, "zoo") + os.sep
 
 
@@ -64,6 +66,8 @@ def is_internal(file: str) -> bool:
     """True for files of torch, of the kit, and of generated code: no user wrote them."""
     if file.startswith(_ZOO):
         return False
+    if file.startswith(_STDLIB) and "site-packages" not in file:
+        return True
     return file.startswith((_TORCH, _KIT, "<subtrace", "<string>", "<frozen", "<eval_with_key>"))
 
 

@@ -91,6 +91,11 @@ def _op_name(name: str) -> str:
     return name if name.startswith("aten.") else f"torch.ops.{name}"
 
 
+def op_text(bound: BoundSymbol, literals: Literals) -> str:
+    """The overload itself, as text."""
+    return _op_name(bound.symbol.name)
+
+
 def _aten(bound: BoundSymbol, literals: Literals) -> str:
     return f"{_op_name(bound.symbol.name)}({arguments(bound, literals)})"
 

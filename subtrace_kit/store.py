@@ -121,8 +121,15 @@ class Store:
 
     def reread(self, obj: torch.Tensor, value: Value) -> Value:
         """A new state of the value where an in-place op changed the tensor's shape or flag."""
-        same = value.shape == tuple(obj.shape) and value.requires_grad == obj.requires_grad
-        return value if same else self.register(obj, Value(value.hint, value.root))
+        return value if self.looks_same(obj, value) else self.register(obj, Value(value.hint, value.root))
+
+    def looks_same(self, obj: torch.Tensor, value: Value) -> bool:
+        """Whether a tensor still has the geometry and the flag of its value."""
+        return (
+            value.requires_grad == obj.requires_grad
+            and value.shape == obj.shape
+            and (value.stride == () or value.stride == obj.stride())
+        )
 
     # --------------------------------------------------------------------------------- wrappers
 
@@ -195,7 +202,9 @@ class Store:
         state = self.states[id(obj)]
         now = read_state(obj)
         if len(now) == len(state) and all(state.get(k, self) is v for k, v in now.items()):
-            return value if value.requires_grad == obj.requires_grad else self.refresh(obj, value)
+            with self.recorder.pause():
+                same = self.looks_same(obj, value)
+            return value if same else self.restride(obj, value)
         changed, gone = changes(state, now)
         self.states[id(obj)] = now
         for name, item in changed.items():
@@ -203,6 +212,13 @@ class Store:
         for name in gone:
             self.write_attribute(ops.DELATTR, (value, name))
         return self.refresh(obj, value)
+
+    def restride(self, obj: Any, value: Value) -> Value:
+        """A wrapper whose outer geometry or flag an op has changed in place."""
+        new = self.refresh(obj, value)
+        if (new.shape, new.stride) != (value.shape, value.stride):
+            self.write_attribute(ops.RESTRIDE, (new, new.shape, new.stride, new.offset))
+        return new
 
     def refresh(self, obj: Any, value: Value) -> Value:
         return self.read(obj, Value(value.hint, value.root), None)[0]

@@ -51,12 +51,14 @@ class Context:
         inference: Whether inference mode was on.
         autocast: Pairs (device type, dtype, cache enabled) of the autocast regions that were on.
         modes: Dispatch modes that the program itself had entered, outermost first.
+        handler: Whether it ran inside a wrapper's handler, where autograd and autocast are off.
     """
 
     grad: bool = True
     inference: bool = False
     autocast: tuple[tuple[str, torch.dtype, bool], ...] = ()
     modes: tuple[Any, ...] = ()
+    handler: bool = False
 
 
 @dataclass(frozen=True)
@@ -73,6 +75,8 @@ class BoundSymbol:
         module: Path of the nn.Module it ran in, empty outside.
         context: The global state it ran under, where that can differ: at the top level.
         checked: Whether the shape of its result depends on data, so that each run checks it.
+        replayed: In a lowered trace: autograd follows this operation, so it runs on wrapper objects,
+            and its subsymbols answer in place of the class's handler.
     """
 
     symbol: Symbol
@@ -84,6 +88,7 @@ class BoundSymbol:
     module: str = ""
     context: Context | None = None
     checked: bool = False
+    replayed: bool = False
 
     def replace(self, **changes: Any) -> BoundSymbol:
         """The same bound symbol with other fields."""

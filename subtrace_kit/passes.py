@@ -1,0 +1,230 @@
+"""Passes: Trace -> Trace. Each walks the bound symbols once and leaves a line of provenance."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from . import ops
+from .errors import TraceError
+from .ledger import record_ledger
+from .proxies import NumberProxy, Proxy, SubclassTensorProxy, TensorProxy
+from .symbols import BoundSymbol, Context, Kind, proxies_in
+from .trace import Trace
+
+__all__ = ["drop_dead_code", "flatten_inputs", "has_effect", "lower", "unroll"]
+
+AUTOGRAD = frozenset({"backward", "grad", "register_hook", "register_post_accumulate_grad_hook", "retain_grad"})
+
+
+def lower(trace: Trace) -> Trace:
+    """A trace on wrapper objects -> a trace on their inner tensors.
+
+    Where autograd follows an operation on wrappers, the operation stays, on wrapper objects, so that
+    its gradients are eager's own; what its class would run is answered from the trace.
+
+    Args:
+        trace: What `subtrace_kit.trace` recorded.
+
+    Returns:
+        A trace that is called the same way and gives the same result. It builds a wrapper object
+        only where one is returned, stored or wanted by autograd; `ledger` says which, and why.
+
+    Raises:
+        TraceError: The program does something that has no meaning on inner tensors.
+
+    Example:
+        >>> import torch, subtrace_kit
+        >>> from subtrace_kit.zoo import TwoTensor
+        >>> t = subtrace_kit.trace(lambda t: (t * 2).a)(TwoTensor(torch.ones(2), torch.ones(2)))
+        >>> [b.symbol.name for b in subtrace_kit.lower(t).bound_symbols]
+        ['getattr', 'aten.mul.Tensor']
+    """
+    if trace.failure:
+        raise TraceError("the trace of a failed program cannot be lowered", way_out="mend the program first")
+    lowered = drop_dead_code(flatten_inputs(unroll(trace)))
+    return record_ledger(trace, lowered)
+
+
+# -------------------------------------------------------------------------------------------- unroll
+
+
+def unroll(trace: Trace) -> Trace:
+    """Put what runs inside a wrapper's handlers in place of the op on the wrapper."""
+    bound = [inner for outer in trace.bound_symbols for inner in _unrolled(outer, outer.context)]
+    return _passed(trace, bound, "unroll: ops on wrappers replaced by the ops of their handlers")
+
+
+def _unrolled(bound: BoundSymbol, context: Context | None) -> Iterable[BoundSymbol]:
+    if bound.symbol is ops.ESCAPE:
+        raise _leaves_torch(bound)
+    modes = context is not None and bool(context.modes)
+    if _is_followed(bound, context):
+        yield replayed(bound.replace(context=context))
+    elif bound.symbol.kind is Kind.CONSTRUCTOR or bound.symbol in (ops.GETATTR, *ops.STATE_WRITES):
+        yield bound.replace(context=context)
+    elif not bound.subsymbols or not (bound.has_wrapper or modes):
+        if bound.results or has_effect(bound) or not bound.has_wrapper:
+            yield bound.replace(context=_without_modes(context))
+    else:
+        inside = context
+        if bound.symbol.kind is Kind.ATEN and context is not None and _on_wrapper(bound):
+            inside = Context(context.grad, context.inference, handler=True)
+        for inner in bound.subsymbols:
+            yield from _unrolled(inner, inner.context or inside)
+
+
+def _on_wrapper(bound: BoundSymbol) -> bool:
+    return any(isinstance(p, SubclassTensorProxy) for p in (*bound.arguments, *bound.outputs))
+
+
+def _is_followed(bound: BoundSymbol, context: Context | None) -> bool:
+    """Whether autograd follows an operation on wrappers, or the operation talks to autograd."""
+    if bound.symbol.kind not in (Kind.FUNCTION, Kind.APPLY) or not bound.has_wrapper:
+        return False
+    if getattr(bound.symbol.fn, "__name__", "") in ops.EFFECTS | AUTOGRAD:
+        return True
+    tensors = [p for p in (*bound.arguments, *bound.outputs) if isinstance(p, TensorProxy)]
+    return context is not None and context.grad and any(p.requires_grad for p in tensors)
+
+
+def _without_modes(context: Context | None) -> Context | None:
+    if context is None or not context.modes:
+        return context
+    return Context(context.grad, context.inference, context.autocast)
+
+
+def _leaves_torch(bound: BoundSymbol) -> TraceError:
+    return TraceError(
+        f"a handler takes data out of torch with {bound.args[0]}, so it cannot be lowered",
+        source=bound.source,
+        cause="numbers computed outside torch would be frozen into the lowered trace",
+        way_out="stay in torch ops inside __torch_dispatch__, or run the trace as written",
+    )
+
+
+def replayed(bound: BoundSymbol) -> BoundSymbol:
+    """An operation that autograd follows, with a lowered step for each op that reaches a class."""
+    steps = tuple(_step(inner) for inner in _reaching_classes(bound))
+    return bound.replace(subsymbols=steps, replayed=True)
+
+
+def _reaching_classes(bound: BoundSymbol) -> Iterable[BoundSymbol]:
+    for inner in bound.subsymbols:
+        if inner.symbol.kind is not Kind.ATEN:
+            yield from _reaching_classes(inner)
+        elif _on_wrapper(inner):
+            yield inner
+
+
+def _step(bound: BoundSymbol) -> BoundSymbol:
+    """An ATen op on wrappers with its handler's ops lowered."""
+    inside = Context(handler=True)
+    body = [b.replace(context=None) for inner in bound.subsymbols for b in _unrolled(inner, inside)]
+    body = _with_reads(body, bound.arguments, bound.outputs)
+    outside = {p.name for p in bound.arguments}
+    return bound.replace(subsymbols=tuple(_live(body, bound.outputs, outside)))
+
+
+# ------------------------------------------------------------------------------------ flatten inputs
+
+
+def flatten_inputs(trace: Trace) -> Trace:
+    """Read the inner tensors of wrapper inputs at the start; read nothing twice."""
+    body = _with_reads(list(trace.bound_symbols), _outside(trace), list(proxies_in(trace.output)))
+    return _passed(trace, body, "flatten inputs: inner tensors read where their wrapper comes in")
+
+
+def _outside(trace: Trace) -> list[Proxy]:
+    return [*trace.inputs, *(capture.proxy for capture in trace.captures)]
+
+
+def _with_reads(body: list[BoundSymbol], inputs: list[Proxy], output: list[Proxy]) -> list[BoundSymbol]:
+    """The body with attribute reads for the inner tensors that it uses but does not compute."""
+    computed = {p.name for b in body if b.symbol is not ops.GETATTR for p in b.results}
+    computed |= {p.name for p in inputs}
+    wanted = {p.name for b in body for p in _uses(b)} | {p.name for p in output}
+    wanted -= computed
+    found: list[BoundSymbol] = []
+    for proxy in inputs:
+        found += _reads(proxy, wanted)
+    for bound in body:
+        if bound.symbol is ops.GETATTR:
+            if bound.output.name in wanted:
+                wanted.discard(bound.output.name)
+                found.append(bound)
+            continue
+        found.append(bound)
+        if bound.replayed or bound.symbol.kind is Kind.FUNCTION:
+            for proxy in bound.results:
+                found += [read.replace(context=bound.context) for read in _reads(proxy, wanted)]
+    return found
+
+
+def _uses(bound: BoundSymbol) -> Iterable[Proxy]:
+    """What an operation needs: its arguments, and what the steps of a replayed one find outside."""
+    yield from bound.arguments
+    if bound.replayed:
+        for step in bound.subsymbols:
+            own = {p.name for p in step.arguments}
+            for inner in step.subsymbols:
+                yield from (p for p in inner.arguments if p.name not in own)
+                own.update(p.name for p in inner.outputs)
+
+
+def _reads(proxy: Proxy, wanted: set[str]) -> list[BoundSymbol]:
+    """Reads of those inner tensors of a wrapper that are wanted and not read yet."""
+    if not isinstance(proxy, SubclassTensorProxy):
+        return []
+    found: list[BoundSymbol] = []
+    for attribute, part in proxy.inner:
+        deeper = _reads(part, wanted)
+        if part.name in wanted or deeper:
+            wanted.discard(part.name)
+            found += [BoundSymbol(ops.GETATTR, (proxy, attribute), {}, part), *deeper]
+    return found
+
+
+# ---------------------------------------------------------------------------------------- dead code
+
+
+def drop_dead_code(trace: Trace) -> Trace:
+    """Drop operations whose results nobody uses, constructors among them."""
+    outside = {p.name for p in _outside(trace)}
+    kept = _live(list(trace.bound_symbols), list(proxies_in(trace.output)), outside)
+    dropped = len(trace.bound_symbols) - len(kept)
+    return _passed(trace, kept, f"drop dead code: {dropped} of {len(trace.bound_symbols)} operations dropped")
+
+
+def _live(body: list[BoundSymbol], output: list[Proxy], outside: set[str]) -> list[BoundSymbol]:
+    """The operations that the output needs, and those that have an effect."""
+    needed = {p.name for p in output}
+    kept: list[BoundSymbol] = []
+    for bound in reversed(body):
+        if _is_needed(bound, needed, outside):
+            kept.append(bound)
+            needed.update(p.name for p in _uses(bound))
+    return kept[::-1]
+
+
+def _is_needed(bound: BoundSymbol, needed: set[str], outside: set[str]) -> bool:
+    if bound.symbol in ops.STATE_WRITES:
+        return bound.args[0].name in outside | needed
+    return any(p.name in needed for p in bound.results) or has_effect(bound)
+
+
+def has_effect(bound: BoundSymbol) -> bool:
+    """Whether an operation does more than give results: writes, draws, checks, talks to autograd."""
+    if bound.checked or any(isinstance(p, NumberProxy) and p.guarded for p in bound.outputs):
+        return True
+    name = getattr(bound.symbol.fn, "__name__", "")
+    if bound.symbol.kind is Kind.FUNCTION and name in ops.EFFECTS | AUTOGRAD - {"grad"}:
+        return True
+    if bound.symbol.kind is Kind.ATEN:
+        info = ops.op_info(bound.symbol.fn)
+        if info.mutable or info.random or not info.returns:
+            return True
+    return any(has_effect(inner) for inner in bound.subsymbols)
+
+
+def _passed(trace: Trace, bound: list[BoundSymbol], line: str) -> Trace:
+    return trace.replace(bound_symbols=tuple(bound), provenance=(*trace.provenance, line))
