@@ -2,9 +2,10 @@
 
 __version__ = "0.1.0"
 
+from .draw import draw
 from .errors import TraceError
 from .passes import lower
 from .trace import Trace
 from .tracing import trace
 
-__all__ = ["Trace", "TraceError", "lower", "trace"]
+__all__ = ["Trace", "TraceError", "draw", "lower", "trace"]

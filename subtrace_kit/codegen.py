@@ -15,12 +15,12 @@ from typing import Any
 
 import torch
 
+from . import statements
 from .errors import TraceError
 from .helpers import HELPERS
 from .literals import Literals
 from .naming import identifier
 from .proxies import NumberProxy, Proxy, TensorProxy
-from . import statements
 from .statements import statement
 from .symbols import BoundSymbol, Context, proxies_in
 from .trace import Trace
@@ -256,9 +256,7 @@ class Runner:
         while step is not None:
             if step.tb_frame.f_code.co_filename == self.file:
                 index = step.tb_lineno - self.first
-                bound = next(
-                    (ln.bound for ln in reversed(self.lines[: index + 1]) if ln.bound is not None), None
-                )
+                bound = next((ln.bound for ln in reversed(self.lines[: index + 1]) if ln.bound is not None), None)
             step = step.tb_next
         name = f" in {bound.symbol.name}" if bound else ""
         told = TraceError(

@@ -163,8 +163,7 @@ def tensor_fields(tensor: torch.Tensor) -> dict[str, Any]:
 def same_sizes(found: tuple, wanted: tuple) -> bool:
     """Whether sizes agree where they are numbers; ragged sizes are compared through their offsets."""
     return len(found) == len(wanted) and all(
-        a == b if type(a) is int and type(b) is int else type(a) is type(b)
-        for a, b in zip(found, wanted, strict=True)
+        a == b if type(a) is int and type(b) is int else type(a) is type(b) for a, b in zip(found, wanted, strict=True)
     )
 
 

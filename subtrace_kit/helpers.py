@@ -1,4 +1,4 @@
-'''Source of the small functions that generated code calls. They need torch alone.'''
+"""Source of the small functions that generated code calls. They need torch alone."""
 
 from __future__ import annotations
 

@@ -79,6 +79,10 @@ class FunctionMode(TorchFunctionMode):
 class DispatchMode(TorchDispatchMode):
     """Hands every ATen overload to a listener."""
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # torch would wrap the method below in a slow layer that only torch.compile needs
+
     def __init__(self, listener: Listener) -> None:
         super().__init__()
         self.listener = listener
@@ -138,7 +142,7 @@ class _Stand:
     # It must have the same free variable, `__class__`, as the original, which calls super().
     @classmethod
     def apply(cls, *args, **kwargs):  # type: ignore[no-untyped-def]  # pragma: no cover
-        __class__  # noqa: B018, F821
+        __class__  # noqa: B018
         from subtrace_kit.intercept import watched_apply
 
         return watched_apply(cls, args, kwargs)
@@ -225,6 +229,9 @@ def unwatched() -> Iterator[None]:
 
 
 # --------------------------------------------------------------------------------- questions to torch
+
+no_torch_function = torch._C.DisableTorchFunction
+"""Context manager: attribute reads of tensors go straight to C++, past every function mode."""
 
 _plain_dispatch = torch.Tensor.__torch_dispatch__
 _type_is_wrapper: dict[type, bool] = {}

@@ -50,9 +50,7 @@ class Proxy:
         """
         known = {field.name for field in dataclasses.fields(self)}
         if unknown := changes.keys() - known:
-            raise TypeError(
-                f"{type(self).__name__} has no field {sorted(unknown)[0]!r}; it has {sorted(known)}"
-            )
+            raise TypeError(f"{type(self).__name__} has no field {sorted(unknown)[0]!r}; it has {sorted(known)}")
         taken = {} if like is None else _fields_of(like)
         taken.pop("name", None)
         return dataclasses.replace(self, **{k: v for k, v in taken.items() if k in known} | changes)

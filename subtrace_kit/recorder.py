@@ -31,21 +31,40 @@ from .intercept import (
     in_functorch,
     is_wrapper_type,
     lacks_protocol,
+    no_torch_function,
 )
 from .ops import function_symbol, op_info
 from .protocol import no_protocol
 from .snapshot import Snapshot
-from .source import Source, is_internal
+from .source import Source, is_internal, source_of
 from .store import Store
 from .symbols import Kind, Symbol
 from .traced_number import traced
-from .values import Event, Value
+from .values import Event
 
 __all__ = ["Recorder"]
 
 TOP, FUNCTION, ATEN, APPLY = range(4)
 _BUILDING = frozenset({"__new__", "__init__", "__tensor_unflatten__"})
 _PRINTING_FRAMES = frozenset({"__repr__", "__str__", "__format__"})
+
+
+class _Bookkeeping:
+    """Context manager: torch runs unrecorded, for the recorder's own questions and for printing."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self.recorder = recorder
+        self.before: list[tuple[bool, Any]] = []
+
+    def __enter__(self) -> None:
+        guard = no_torch_function()
+        guard.__enter__()
+        self.before.append((self.recorder.paused, guard))
+        self.recorder.paused = True
+
+    def __exit__(self, *error: object) -> None:
+        self.recorder.paused, guard = self.before.pop()
+        guard.__exit__(*error)
 
 
 class Recorder:
@@ -66,6 +85,7 @@ class Recorder:
         self.passing: Any = None
         self.data_dependent = 0  # how many ops so far had a result whose shape depends on data
         self.paused = False
+        self.bookkeeping = _Bookkeeping(self)
         self.modules: list[str] = []
         self.failures: list[tuple[BaseException, Event]] = []
         self.refusal: TraceError | None = None
@@ -90,7 +110,7 @@ class Recorder:
             return func(*args, **kwargs)
         source, printing = self.locate()
         if printing or name in ops.PRINTING:
-            with self.pause():
+            with self.bookkeeping:
                 return func(*args, **kwargs)
         self.refuse_unless_traceable(name, args, source)
         event = Event(function_symbol(func), None, None, source)
@@ -104,7 +124,8 @@ class Recorder:
         out = func(*args, **kwargs)
         event = Event(ops.ESCAPE, (ops.LEAVES_TORCH[name],), {}, self.here())
         if name == "tolist":
-            event = Event(function_symbol(func), self.store.map_in(args, []), {}, event.source)
+            with self.bookkeeping:
+                event = Event(function_symbol(func), self.store.map_in(args, []), {}, event.source)
             event.out = self.store.new_number(out, "list", guarded=True)
         self.emit(event)
         self.data_dependent += 1
@@ -148,24 +169,15 @@ class Recorder:
     def constructed(self, obj: torch.Tensor, args: tuple, kwargs: dict) -> None:
         """`_make_wrapper_subclass` has made an object; its inner tensors are not set yet."""
         if not self.paused:
-            self.store.pend(obj, self.scopes[-1], args, kwargs, self.locate(_BUILDING)[0])
+            with self.bookkeeping:
+                self.store.pend(obj, self.scopes[-1], args, kwargs, self.locate(_BUILDING)[0])
 
     # --------------------------------------------------------------------------------- running
 
-    def run(
-        self, event: Event, kind: int, call: Any, args: tuple, kwargs: dict, op: Any = None
-    ) -> Any:
+    def run(self, event: Event, kind: int, call: Any, args: tuple, kwargs: dict, op: Any = None) -> Any:
         """Run an operation inside a scope of its own and write the event down."""
-        store = self.store
-        wrappers: list[Any] = []
-        event.args = store.map_in(args, wrappers)
-        event.kwargs = store.map_in(kwargs, wrappers) if kwargs else {}
-        if kind == ATEN:
-            if op_info(op).mutable:
-                self.snapshot.before_write(args, kwargs, op_info(op))
-        else:
-            event.context = global_context(self.base_modes)
-            event.module = self.modules[-1] if self.modules else ""
+        with self.bookkeeping:
+            wrappers = self.open(event, kind, args, kwargs, op)
         self.scopes.append(event.subs)
         self.kinds.append(kind)
         before = self.data_dependent
@@ -176,10 +188,9 @@ class Recorder:
                 out = op(*args, **kwargs)
             else:
                 out = call(op, args, kwargs)
-            store.complete_pending(event.subs)
-            for obj in wrappers:
-                store.sync(obj)
-            event.out = self.results(event, kind, op, args, out)
+            with self.bookkeeping:
+                self.store.settle(event.subs, wrappers)
+                event.out = self.results(event, op, args, out)
             event.checked = self.data_dependent > before
         except BaseException as error:
             self.failures.append((error, event))
@@ -189,12 +200,25 @@ class Recorder:
             self.kinds.pop()
         return self.close(event, kind, out)
 
-    def results(self, event: Event, kind: int, op: Any, args: tuple, out: Any) -> Any:
-        if out is None and op is not None and op_info(op).writes:
-            out = args[0]  # what torch hands back when a handler of an in-place op returns None
+    def open(self, event: Event, kind: int, args: tuple, kwargs: dict, op: Any) -> list[Any]:
+        """Write down the arguments and the global state; the wrapper objects among the arguments."""
+        wrappers: list[Any] = []
+        event.args = self.store.map_in(args, wrappers)
+        event.kwargs = self.store.map_in(kwargs, wrappers) if kwargs else kwargs
+        if kind != ATEN:
+            event.context = global_context(self.base_modes)
+            event.module = self.modules[-1] if self.modules else ""
+        elif op_info(op).mutable:
+            self.snapshot.before_write(args, kwargs, op_info(op))
+        return wrappers
+
+    def results(self, event: Event, op: Any, args: tuple, out: Any) -> Any:
+        """The result of an operation, with values in place of tensors and of numbers from data."""
         hint = event.symbol.name
         if op is not None:
             info = op_info(op)
+            if out is None and info.writes:
+                out = args[0]  # what torch hands back when a handler of an in-place op returns None
             self.data_dependent += info.dynamic or info.reads
             if info.reads and not isinstance(out, torch.Tensor):
                 return self.store.read_number(out, hint)
@@ -217,8 +241,9 @@ class Recorder:
 
     def number_op(self, name: str, args: tuple, value: Any) -> Any:
         """Arithmetic on a number that was taken out of a tensor."""
-        number = self.store.new_number(value, name.strip("_"), guarded=False)
-        event = Event(Symbol(f"operator.{name}", Kind.PRIM), self.store.map_in(args, []), {}, self.locate()[0])
+        with self.bookkeeping:
+            number = self.store.new_number(value, name.strip("_"), guarded=False)
+            event = Event(Symbol(f"operator.{name}", Kind.PRIM), self.store.map_in(args, []), {}, self.locate()[0])
         event.out = number
         event.context = global_context(self.base_modes)
         self.emit(event)
@@ -231,8 +256,9 @@ class Recorder:
             yield
             return
         paths = {id(part): path for path, part in fn.named_modules()}
-        before, after = torch.nn.modules.module.register_module_forward_pre_hook, (
-            torch.nn.modules.module.register_module_forward_hook
+        before, after = (
+            torch.nn.modules.module.register_module_forward_pre_hook,
+            (torch.nn.modules.module.register_module_forward_hook),
         )
         enter = before(lambda module, _: self.enter_module(paths.get(id(module))))
         leave = after(lambda module, *_: self.leave_module(paths.get(id(module))), always_call=True)
@@ -304,21 +330,12 @@ class Recorder:
 
     # --------------------------------------------------------------------------------- looking
 
-    @contextlib.contextmanager
-    def pause(self) -> Iterator[None]:
-        """Let torch run unrecorded: for questions of the recorder's own, and for printing."""
-        before, self.paused = self.paused, True
-        try:
-            yield
-        finally:
-            self.paused = before
-
     def here(self) -> Source | None:
         """The nearest line of user code."""
         frame: Any = sys._getframe(2)
         while frame is not None and is_internal(frame.f_code.co_filename):
             frame = frame.f_back
-        return None if frame is None else Source(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
+        return None if frame is None else source_of(frame)
 
     def locate(self, skip: frozenset[str] = frozenset()) -> tuple[Source | None, bool]:
         """The nearest line of user code outside functions named in `skip`, and whether it prints a tensor."""
@@ -327,7 +344,7 @@ class Recorder:
         while frame is not None and frame.f_code is not _run_program_code:
             code = frame.f_code
             if source is None and code.co_name not in skip and not is_internal(code.co_filename):
-                source = Source(code.co_filename, frame.f_lineno, code.co_name)
+                source = source_of(frame)
             if code.co_name in _PRINTING_FRAMES:
                 printing = True
             frame = frame.f_back

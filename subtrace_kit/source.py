@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import linecache
 import os
-import sys
 import sysconfig
 from dataclasses import dataclass
 from functools import lru_cache
-from types import FrameType
+from types import CodeType, FrameType
 
 import torch
 
-__all__ = ["Source", "caller", "user_frame"]
+__all__ = ["Source", "is_internal", "source_of"]
 
 _TORCH = os.path.dirname(torch.__file__) + os.sep
 _KIT = os.path.dirname(__file__) + os.sep
@@ -71,23 +70,12 @@ def is_internal(file: str) -> bool:
     return file.startswith((_TORCH, _KIT, "<subtrace", "<string>", "<frozen", "<eval_with_key>"))
 
 
-def user_frame(frame: FrameType | None) -> FrameType | None:
-    """The nearest frame, from `frame` outwards, that a user wrote."""
-    while frame is not None and is_internal(frame.f_code.co_filename):
-        frame = frame.f_back
-    return frame
+_sources: dict[tuple[CodeType, int], Source] = {}
 
 
-def caller(depth: int = 1) -> Source | None:
-    """The user's line that led here.
-
-    Args:
-        depth: Frames to leave out at the start.
-
-    Returns:
-        The nearest line outside torch and the kit, or None.
-    """
-    frame = user_frame(sys._getframe(depth))
-    if frame is None:
-        return None
-    return Source(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
+def source_of(frame: FrameType) -> Source:
+    """The line a frame stands at; the same object for the same line."""
+    key = (frame.f_code, frame.f_lineno)
+    if (source := _sources.get(key)) is None:
+        source = _sources[key] = Source(key[0].co_filename, key[1], key[0].co_name)
+    return source

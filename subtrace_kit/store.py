@@ -11,10 +11,10 @@ from .errors import TraceError
 from .intercept import is_wrapper_type, lacks_protocol
 from .protocol import flatten, no_protocol, rule_source, try_unflatten
 from .source import Source
-from .symbols import Kind, Symbol, constructor_symbol, map_tree
+from .symbols import Symbol, constructor_symbol, map_tree
 from .traced_number import TracedNumber
 from .values import Event, Value, describe
-from .wrapper_state import changes, read_state
+from .wrapper_state import changes, is_unchanged, read_state
 
 if TYPE_CHECKING:
     from .recorder import Recorder
@@ -114,10 +114,7 @@ class Store:
         """Tie a plain tensor to a value."""
         self.objects[id(obj)] = obj
         self.values[id(obj)] = value
-        if type(obj) is torch.Tensor:
-            return describe(value, obj)
-        with self.recorder.pause():
-            return describe(value, obj)
+        return describe(value, obj)
 
     def reread(self, obj: torch.Tensor, value: Value) -> Value:
         """A new state of the value where an in-place op changed the tensor's shape or flag."""
@@ -136,15 +133,17 @@ class Store:
     def pend(self, obj: Any, scope: list[Event], args: tuple, kwargs: dict, source: Source | None) -> None:
         """Remember a new wrapper object and the scope it was built in."""
         self.objects[id(obj)] = obj
-        with self.recorder.pause():
-            self.pending[id(obj)] = Pending(obj, scope, args, kwargs, source)
+        self.pending[id(obj)] = Pending(obj, scope, args, kwargs, source)
 
-    def complete_pending(self, scope: list[Event]) -> None:
-        """Complete the wrappers built in a scope that is about to close."""
-        for key, waiting in list(self.pending.items()):
-            if waiting.scope is scope and is_wrapper_type(type(waiting.obj)):
-                del self.pending[key]
-                self.complete(waiting.obj, waiting)
+    def settle(self, scope: list[Event], wrappers: list[Any]) -> None:
+        """At the end of a scope: complete the wrappers built in it, and look at its arguments again."""
+        if self.pending:
+            for key, waiting in list(self.pending.items()):
+                if waiting.scope is scope and is_wrapper_type(type(waiting.obj)):
+                    del self.pending[key]
+                    self.complete(waiting.obj, waiting)
+        for obj in wrappers:
+            self.sync(obj)
 
     def complete(self, obj: torch.Tensor, waiting: Pending) -> Value:
         """Write the constructor of a pending wrapper into the scope where it was built."""
@@ -164,24 +163,21 @@ class Store:
 
     def adopt(self, obj: torch.Tensor) -> Value:
         """Take in a wrapper that appeared without a watched constructor call."""
-        with self.recorder.pause():
-            flag = obj.requires_grad and obj.is_leaf
-            waiting = Pending(obj, self.recorder.scopes[-1], (), {}, self.recorder.here())
+        flag = obj.requires_grad and obj.is_leaf
+        waiting = Pending(obj, self.recorder.scopes[-1], (), {}, self.recorder.here())
         waiting.requires_grad = flag
         return self.complete(obj, waiting)
 
     def made_here(self, obj: Any) -> bool:
         """Whether an unknown wrapper holds tensors that this program computed."""
-        with self.recorder.pause():
-            _, inner, _ = flatten(obj)
+        _, inner, _ = flatten(obj)
         known = [self.values.get(id(t)) for t in inner]
         return any(v is not None and not v.outside for v in known)
 
     def read(self, obj: Any, value: Value, source: Source | None) -> tuple[Value, list[str], list[torch.Tensor]]:
         """Fill a value from the flatten protocol of its object."""
-        with self.recorder.pause():
-            names, inner, value.metadata = flatten(obj, source)
-            describe(value, obj)
+        names, inner, value.metadata = flatten(obj, source)
+        describe(value, obj)
         value.cls = type(obj)
         level = len(self.recorder.scopes)
         value.born = len(self.recorder.top) + (level > 1)
@@ -200,11 +196,9 @@ class Store:
         """The value of a known wrapper; where its attributes changed, write that down first."""
         value = self.values[id(obj)]
         state = self.states[id(obj)]
+        if is_unchanged(obj, state):
+            return value if self.looks_same(obj, value) else self.restride(obj, value)
         now = read_state(obj)
-        if len(now) == len(state) and all(state.get(k, self) is v for k, v in now.items()):
-            with self.recorder.pause():
-                same = self.looks_same(obj, value)
-            return value if same else self.restride(obj, value)
         changed, gone = changes(state, now)
         self.states[id(obj)] = now
         for name, item in changed.items():
@@ -232,7 +226,7 @@ class Store:
         """Build one object of each class again, so that a broken rule is found now."""
         if type(obj) not in self.sound:
             self.sound.add(type(obj))
-            with self.recorder.pause(), torch.no_grad():
+            with torch.no_grad():
                 try_unflatten(obj, names, inner, metadata)
 
     # --------------------------------------------------------------------------------- captures
@@ -248,8 +242,7 @@ class Store:
             if lacks_protocol(type(obj)):
                 raise no_protocol(type(obj), None)
             return self.register(obj, value)
-        with self.recorder.pause():
-            names, inner, _ = flatten(obj)
+        names, inner, _ = flatten(obj)
         for name, tensor in zip(names, inner, strict=True):
             self.add_input(tensor, f"{hint}_{name}")
         value, names, inner = self.read(obj, value, None)
@@ -308,7 +301,7 @@ class Store:
 
     def returned_nothing(self, func: Any, args: tuple, kwargs: dict) -> TraceError:
         """The error for a handler that fell off its end."""
-        cls = next((type(a) for a in torch.utils._pytree.tree_leaves((args, kwargs)) if is_wrapper_type(type(a))))
+        cls = next(type(a) for a in torch.utils._pytree.tree_leaves((args, kwargs)) if is_wrapper_type(type(a)))
         return TraceError(
             f"{cls.__name__}.__torch_dispatch__ returned None for {func} (expected a tensor)",
             source=self.recorder.here(),

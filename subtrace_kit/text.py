@@ -50,9 +50,7 @@ def _without_devices(trace: Trace) -> Trace:
 
 def _drop_device(bound: BoundSymbol) -> BoundSymbol:
     kwargs = {k: v for k, v in bound.kwargs.items() if k != "device"}
-    return dataclasses.replace(
-        bound, kwargs=kwargs, subsymbols=tuple(_drop_device(b) for b in bound.subsymbols)
-    )
+    return dataclasses.replace(bound, kwargs=kwargs, subsymbols=tuple(_drop_device(b) for b in bound.subsymbols))
 
 
 class _Printer:

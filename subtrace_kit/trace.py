@@ -9,8 +9,8 @@ from typing import Any
 
 from .guards import Guard
 from .proxies import Proxy, SubclassTensorProxy, TensorProxy
-from .symbols import BoundSymbol, Context
 from .source import Source
+from .symbols import BoundSymbol, Context
 
 __all__ = ["Capture", "Construction", "Trace"]
 

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from . import __version__
+from .captures import capture_finder
 from .errors import TraceError
 from .freeze import Freezer
 from .guards import Argument, Guard, argument_paths, identity, sharing
@@ -17,7 +18,6 @@ from .naming import identifier
 from .recorder import Recorder, run_program
 from .snapshot import Snapshot
 from .source import Source
-from .captures import capture_finder
 from .trace import Capture, Trace
 from .traced_number import TracedNumber
 from .values import Value
@@ -94,7 +94,8 @@ class _Recording:
         try:
             with watch(recorder, recorder.modes), recorder.follow_modules(self.fn):
                 out = run_program(self.fn, self.args, self.kwargs)
-                self.output = self.take_output(out)
+                with recorder.bookkeeping:
+                    self.output = self.take_output(out)
             if recorder.refusal is not None:
                 raise recorder.refusal
             return self.finish(values)
@@ -126,9 +127,7 @@ class _Recording:
         output = [] if failure else self.output
         bound = freezer.freeze(self.recorder.top, output)
         leaves = [freezer.proxy(leaf) if isinstance(leaf, Value) else leaf for leaf in output]
-        guard = Guard(
-            self.positional, tuple(self.kwargs), self.spec, tuple(arguments), *self.kind, self.context
-        )
+        guard = Guard(self.positional, tuple(self.kwargs), self.spec, tuple(arguments), *self.kind, self.context)
         return Trace(
             _program_name(self.fn),
             guard,

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import operator
 from functools import cache
 from typing import Any
 
 import torch
 
-__all__ = ["changes", "read_state", "write_state"]
+__all__ = ["changes", "is_unchanged", "read_state", "write_state"]
 
 _MISSING = object()
 
@@ -31,6 +32,12 @@ def read_state(obj: Any) -> dict[str, Any]:
         if value is not _MISSING:
             state[name] = value
     return state
+
+
+def is_unchanged(obj: Any, state: dict[str, Any]) -> bool:
+    """Whether an object still has the very attributes of an earlier reading."""
+    now = read_state(obj) if _slots(type(obj)) else obj.__dict__
+    return len(now) == len(state) and all(map(operator.is_, now.values(), state.values()))
 
 
 def changes(before: dict[str, Any], now: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
