@@ -54,9 +54,14 @@ class Freezer:
 
     def tree(self, tree: Any) -> Any:
         """Proxies in place of values."""
-        if type(tree) is tuple:
+        kind = type(tree)
+        if kind is Value:
+            return tree.proxy or self.proxy(tree)
+        if kind is tuple:
             return tuple([self.tree(item) for item in tree])
-        return map_tree(lambda leaf: self.proxy(leaf) if isinstance(leaf, Value) else leaf, tree)
+        if isinstance(tree, (list, tuple, dict, slice)):
+            return map_tree(lambda leaf: self.proxy(leaf) if type(leaf) is Value else leaf, tree)
+        return tree
 
     # ------------------------------------------------------------------------------------ events
 
@@ -76,14 +81,12 @@ class Freezer:
         """One event, and all inside it."""
         for value in _values(event.out):
             self.name(value)
-        subs = tuple([self.bind(inner) for inner in event.subs])
-        args = self.tree(event.args)
-        if event.symbol.kind is Kind.CONSTRUCTOR:
-            args = tuple(proxy for _, proxy in args[0].inner)
+        subs = tuple([self.bind(inner) for inner in event.subs]) if event.subs else ()
+        built = event.symbol.kind is Kind.CONSTRUCTOR
         return BoundSymbol(
             event.symbol,
-            args,
-            self.tree(event.kwargs) if event.kwargs else {},
+            tuple([proxy for _, proxy in self.proxy(event.out).inner]) if built else self.tree(event.args),
+            self.tree(event.kwargs) if event.kwargs and not built else event.kwargs,
             self.tree(event.out),
             subs,
             event.source,
@@ -133,7 +136,7 @@ class Freezer:
 
 def _values(tree: Any) -> list[Value]:
     """The values in nested lists, tuples, dicts and slices."""
-    if isinstance(tree, Value):
+    if type(tree) is Value:
         return [tree]
     if isinstance(tree, (list, tuple)):
         return [value for item in tree for value in _values(item)]

@@ -10,7 +10,7 @@ import torch
 from .errors import TraceError
 from .intercept import flatten_tree, flatten_with_path, global_context, is_wrapper_type
 from .proxies import SubclassTensorProxy, TensorProxy
-from .symbols import Context, type_text
+from .symbols import DEFAULT_CONTEXT, Context, type_text
 
 __all__ = ["Argument", "Guard", "difference", "same_metadata"]
 
@@ -50,7 +50,7 @@ class Guard:
     arguments: tuple[Argument, ...]
     same: tuple[int, ...] = ()
     shared: tuple[int, ...] = ()
-    context: Context = Context()
+    context: Context = DEFAULT_CONTEXT
 
     @property
     def proxies(self) -> tuple[TensorProxy, ...]:

@@ -245,6 +245,14 @@ def is_wrapper_type(cls: type) -> bool:
     return known
 
 
+def handles_functions(cls: type) -> bool:
+    """Whether the class has a `__torch_function__` of its own."""
+    return cls.__torch_function__ not in _no_function_handlers
+
+
+_no_function_handlers = (torch.Tensor.__torch_function__, torch._C._disabled_torch_function_impl)
+
+
 def lacks_protocol(cls: type) -> bool:
     """Whether the class has its own `__torch_dispatch__` but not both halves of the protocol."""
     if cls is FakeTensor or is_wrapper_type(cls) or not issubclass(cls, torch.Tensor):
@@ -256,21 +264,21 @@ def function_name(func: Any) -> str:
     """The dotted name of a torch function, or its own name where it has none in torch."""
     if isinstance(func, OpOverload):
         return str(func)
+    own = getattr(func, "__name__", "")
+    for prefix, space in _SPACES:  # torch.mm and torch.spmm are one function: its own name is the better
+        if own and getattr(space, own, None) is func:
+            return f"{prefix}.{own}"
     try:
         name = resolve_name(func)
     except (TypeError, ValueError):
         name = None
     if name is None:
         owner = getattr(func, "__self__", None)
-        name = getattr(func, "__name__", None) or repr(func)
-        if getattr(torch, name, None) is func:
-            return f"torch.{name}"
-        for module in (torch.autograd, torch._C, torch.linalg, torch.fft, torch.special):
-            if getattr(module, name, None) is func:
-                return f"{module.__name__}.{name}"
-        if name == "__get__" and owner is not None:
-            return f"torch.Tensor.{owner.__name__}.__get__"
-    return name
+        name = f"torch.Tensor.{owner.__name__}.{own}" if own in ("__get__", "__set__") and owner else own
+    return name or repr(func)
+
+
+_SPACES = (("torch", torch), ("torch.autograd", torch.autograd), ("torch._C", torch._C))
 
 
 def global_context(base_modes: int) -> Context:

@@ -36,7 +36,8 @@ BRANCHES = frozenset({"__bool__", "is_nonzero"})
 
 EFFECTS = frozenset(
     {
-        "manual_seed", "seed", "set_rng_state", "backward", "register_hook", "register_post_accumulate_grad_hook", "retain_grad",
+        "manual_seed", "seed", "set_rng_state", "backward", "retain_grad",
+        "register_hook", "register_post_accumulate_grad_hook",
         "__set__", "__delete__", "share_memory_", "requires_grad_", "detach_", "rename_",
     }
 )  # fmt: skip

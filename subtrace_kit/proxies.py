@@ -45,8 +45,9 @@ class Proxy:
 
         Example:
             >>> p = TensorProxy("x", (2,), (1,), torch.float32, torch.device("cpu"))
-            >>> p.replace(like=torch.ones(3, dtype=torch.float64), dtype=torch.int8)
-            TensorProxy(name='x', shape=(3,), stride=(1,), dtype=torch.int8, device=device(type='cpu'), requires_grad=False, storage_offset=0)
+            >>> q = p.replace(like=torch.ones(3, dtype=torch.float64), dtype=torch.int8)
+            >>> q.name, q.shape, q.dtype
+            ('x', (3,), torch.int8)
         """
         known = {field.name for field in dataclasses.fields(self)}
         if unknown := changes.keys() - known:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Callable, Iterator
+from types import NoneType
 from typing import Any
 
 import torch
@@ -40,7 +41,7 @@ from .source import Source, is_internal, source_of
 from .store import Store
 from .symbols import Kind, Symbol
 from .traced_number import traced
-from .values import Event
+from .values import Event, Value
 
 __all__ = ["Recorder"]
 
@@ -78,6 +79,7 @@ class Recorder:
         self.top: list[Event] = []
         self.scopes: list[list[Event]] = [self.top]
         self.kinds = [TOP]
+        self.open_events: list[Event] = []
         self.snapshot = snapshot
         self.store = Store(self)
         self.modes = Modes(self)
@@ -94,15 +96,15 @@ class Recorder:
 
     def function(self, func: Any, args: tuple, kwargs: dict) -> Any:
         """A torch function or method."""
-        if self.paused:
+        kind = self.kinds[-1]
+        if self.paused or (type(func) is OpOverload and kind != TOP and kind != APPLY):
             return func(*args, **kwargs)
         name = getattr(func, "__name__", "")
-        kind = self.kinds[-1]
         if name in RANDOM_STATE:
             event = Event(Symbol(f"torch.{name}", Kind.FUNCTION, func), None, None, self.here())
             event.writes = True
             return self.run(event, FUNCTION, func, args, kwargs)
-        if kind == FUNCTION or kind == ATEN:
+        if kind in (FUNCTION, ATEN):
             if name in ops.LEAVES_TORCH:
                 return self.read_inside(name, func, args, kwargs)
             return func(*args, **kwargs)
@@ -123,6 +125,7 @@ class Recorder:
         """Data taken out of torch inside a handler: a list is compared at each run, the rest is noted."""
         out = func(*args, **kwargs)
         event = Event(ops.ESCAPE, (ops.LEAVES_TORCH[name],), {}, self.here())
+        event.writes = True
         if name == "tolist":
             with self.bookkeeping:
                 event = Event(function_symbol(func), self.store.map_in(args, []), {}, event.source)
@@ -152,7 +155,8 @@ class Recorder:
             elif lacks_protocol(cls):
                 raise self.refuse(no_protocol(cls, self.here()))
         info = op_info(func)
-        event = Event(info.symbol, None, None, self.here())
+        inside_function = self.kinds[-1] == FUNCTION  # then the nearest line is the function's own
+        event = Event(info.symbol, None, None, self.open_events[-1].source if inside_function else self.here())
         event.writes = info.mutable or info.random
         return self.run(event, ATEN, self.send_to_class if wrapped else None, args, kwargs, func)
 
@@ -172,14 +176,28 @@ class Recorder:
             with self.bookkeeping:
                 self.store.pend(obj, self.scopes[-1], args, kwargs, self.locate(_BUILDING)[0])
 
+    def forget(self) -> None:
+        """Let go of every object seen: the recorder may live on in the numbers it handed out."""
+        self.store.forget()
+        self.failures.clear()
+        self.top = []
+        self.scopes = [self.top]
+        del self.modes
+
     # --------------------------------------------------------------------------------- running
 
     def run(self, event: Event, kind: int, call: Any, args: tuple, kwargs: dict, op: Any = None) -> Any:
         """Run an operation inside a scope of its own and write the event down."""
-        with self.bookkeeping:
-            wrappers = self.open(event, kind, args, kwargs, op)
+        wrappers: list[Any] = []
+        with no_torch_function():
+            self.paused = True
+            try:
+                self.open(event, kind, args, kwargs, op, wrappers)
+            finally:
+                self.paused = False
         self.scopes.append(event.subs)
         self.kinds.append(kind)
+        self.open_events.append(event)
         before = self.data_dependent
         try:
             if op is None:
@@ -188,21 +206,23 @@ class Recorder:
                 out = op(*args, **kwargs)
             else:
                 out = call(op, args, kwargs)
-            with self.bookkeeping:
-                self.store.settle(event.subs, wrappers)
+            with no_torch_function():
+                self.paused = True
+                self.store.settle(event.subs, wrappers, kind == FUNCTION)
                 event.out = self.results(event, op, args, out)
             event.checked = self.data_dependent > before
         except BaseException as error:
             self.failures.append((error, event))
             raise
         finally:
+            self.paused = False
             self.scopes.pop()
             self.kinds.pop()
+            self.open_events.pop()
         return self.close(event, kind, out)
 
-    def open(self, event: Event, kind: int, args: tuple, kwargs: dict, op: Any) -> list[Any]:
-        """Write down the arguments and the global state; the wrapper objects among the arguments."""
-        wrappers: list[Any] = []
+    def open(self, event: Event, kind: int, args: tuple, kwargs: dict, op: Any, wrappers: list[Any]) -> None:
+        """Write down the arguments and the global state; collect the wrapper objects among the arguments."""
         event.args = self.store.map_in(args, wrappers)
         event.kwargs = self.store.map_in(kwargs, wrappers) if kwargs else kwargs
         if kind != ATEN:
@@ -210,7 +230,6 @@ class Recorder:
             event.module = self.modules[-1] if self.modules else ""
         elif op_info(op).mutable:
             self.snapshot.before_write(args, kwargs, op_info(op))
-        return wrappers
 
     def results(self, event: Event, op: Any, args: tuple, out: Any) -> Any:
         """The result of an operation, with values in place of tensors and of numbers from data."""
@@ -227,17 +246,22 @@ class Recorder:
     def close(self, event: Event, kind: int, out: Any) -> Any:
         """Keep the event if it matters, and give numbers taken from tensors a memory of it."""
         taken = kind == FUNCTION and self.store.take_number(event, out)
-        keep = kind == APPLY or event.writes or self.store.has_value(event.out)
-        if kind == FUNCTION:
-            keep = keep or getattr(event.symbol.fn, "__name__", "") in ops.EFFECTS
-        if keep or any(e.writes or e.symbol is ops.ESCAPE for e in event.subs):
-            event.writes = event.writes or any(e.writes for e in event.subs)
-            self.scopes[-1].append(event)
+        out_kind = type(event.out)
+        if (
+            event.writes
+            or out_kind is Value
+            or kind == APPLY
+            or (out_kind is not NoneType and self.store.has_value(event.out))
+            or (kind == FUNCTION and getattr(event.symbol.fn, "__name__", "") in ops.EFFECTS)
+        ):
+            self.emit(event)
         return traced(self, out, event.out) if taken else out
 
     def emit(self, event: Event) -> None:
         """Write an event into the open scope."""
         self.scopes[-1].append(event)
+        if event.writes and self.open_events:
+            self.open_events[-1].writes = True
 
     def number_op(self, name: str, args: tuple, value: Any) -> Any:
         """Arithmetic on a number that was taken out of a tensor."""

@@ -8,7 +8,7 @@ import torch
 
 from . import ops
 from .errors import TraceError
-from .intercept import is_wrapper_type, lacks_protocol
+from .intercept import handles_functions, is_wrapper_type, lacks_protocol
 from .protocol import flatten, no_protocol, rule_source, try_unflatten
 from .source import Source
 from .symbols import Symbol, constructor_symbol, map_tree
@@ -47,8 +47,14 @@ class Store:
         self.states: dict[int, dict[str, Any]] = {}
         self.pending: dict[int, Pending] = {}
         self.captures: list[tuple[Value, torch.Tensor]] = []
+        self.outside_wrappers: list[Any] = []
         self.numbers: list[Value] = []
         self.sound: set[type] = set()
+
+    def forget(self) -> None:
+        """Let go of all objects."""
+        for kept in (self.values, self.objects, self.states, self.pending, self.captures, self.outside_wrappers):
+            kept.clear()  # type: ignore[attr-defined]
 
     # ------------------------------------------------------------------------------------ trees
 
@@ -103,7 +109,9 @@ class Store:
         """The value of a tensor that an operation returned."""
         value = self.values.get(id(obj))
         if value is not None:
-            return self.sync(obj) if value.cls is not None else self.reread(obj, value)
+            if value.cls is not None:
+                return self.sync(obj)
+            return value if self.looks_same(obj, value) else self.register(obj, Value(value.hint, value.root))
         if (waiting := self.pending.pop(id(obj), None)) is not None:
             return self.complete(obj, waiting)
         if is_wrapper_type(type(obj)):
@@ -115,10 +123,6 @@ class Store:
         self.objects[id(obj)] = obj
         self.values[id(obj)] = value
         return describe(value, obj)
-
-    def reread(self, obj: torch.Tensor, value: Value) -> Value:
-        """A new state of the value where an in-place op changed the tensor's shape or flag."""
-        return value if self.looks_same(obj, value) else self.register(obj, Value(value.hint, value.root))
 
     def looks_same(self, obj: torch.Tensor, value: Value) -> bool:
         """Whether a tensor still has the geometry and the flag of its value."""
@@ -135,15 +139,19 @@ class Store:
         self.objects[id(obj)] = obj
         self.pending[id(obj)] = Pending(obj, scope, args, kwargs, source)
 
-    def settle(self, scope: list[Event], wrappers: list[Any]) -> None:
-        """At the end of a scope: complete the wrappers built in it, and look at its arguments again."""
+    def settle(self, scope: list[Event], wrappers: list[Any], function: bool) -> None:
+        """At the end of a scope: complete the wrappers built in it, and look at its arguments again.
+
+        A function leaves wrappers as its ops left them, unless a class handles functions itself.
+        """
         if self.pending:
             for key, waiting in list(self.pending.items()):
                 if waiting.scope is scope and is_wrapper_type(type(waiting.obj)):
                     del self.pending[key]
                     self.complete(waiting.obj, waiting)
         for obj in wrappers:
-            self.sync(obj)
+            if not function or handles_functions(type(obj)):
+                self.sync(obj)
 
     def complete(self, obj: torch.Tensor, waiting: Pending) -> Value:
         """Write the constructor of a pending wrapper into the scope where it was built."""
@@ -260,6 +268,7 @@ class Store:
         snapshot.watch_leaf(obj)
         if is_wrapper_type(type(obj)):
             snapshot.watch_object(obj)
+            self.outside_wrappers.append(obj)
         else:
             snapshot.watch_memory(obj)
 

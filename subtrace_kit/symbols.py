@@ -108,7 +108,7 @@ class BoundSymbol:
     def results(self) -> list[Proxy]:
         """The outputs that are new: not among the arguments (an in-place op returns its argument)."""
         known = {proxy.name for proxy in self.arguments}
-        return [p for p in dict((p.name, p) for p in self.outputs).values() if p.name not in known]
+        return [p for p in {p.name: p for p in self.outputs}.values() if p.name not in known]
 
     def walk(self, depth: int = 0) -> Iterator[tuple[int, BoundSymbol]]:
         """Yield (depth, bound symbol) for this one and all it is made of, outermost first."""
@@ -176,6 +176,9 @@ def constructor_symbol(cls: type) -> Symbol:
     if (symbol := _constructors.get(cls)) is None:
         symbol = _constructors[cls] = Symbol(cls.__name__, Kind.CONSTRUCTOR, cls)
     return symbol
+
+
+DEFAULT_CONTEXT = Context()
 
 
 def type_text(proxy: Proxy, *, device: bool = True) -> str:

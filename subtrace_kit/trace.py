@@ -10,7 +10,7 @@ from typing import Any
 from .guards import Guard
 from .proxies import Proxy, SubclassTensorProxy, TensorProxy
 from .source import Source
-from .symbols import BoundSymbol, Context
+from .symbols import DEFAULT_CONTEXT, BoundSymbol, Context
 
 __all__ = ["Capture", "Construction", "Trace"]
 
@@ -70,7 +70,7 @@ class Trace:
     provenance: tuple[str, ...]
     captures: tuple[Capture, ...] = ()
     ledger: tuple[Construction, ...] = ()
-    context: Context = Context()
+    context: Context = DEFAULT_CONTEXT
     failure: str = ""
 
     @property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -103,6 +104,7 @@ class _Recording:
             raise self.explain(error, values) from error
         finally:
             self.snapshot.restore()
+            recorder.forget()
 
     def take_output(self, out: Any) -> Any:
         """The result with values in place of tensors; every wrapper in it is completed."""
@@ -114,9 +116,9 @@ class _Recording:
                 taken.append(store.value(leaf))
             else:
                 taken.append(leaf.value if isinstance(leaf, TracedNumber) else leaf)
-        for value, obj in [(v, store.objects.get(k)) for k, v in list(store.values.items()) if v.cls]:
-            del value
-            store.sync(obj)
+        for obj in [*leaves, *store.outside_wrappers]:
+            if id(obj) in store.states:
+                store.sync(obj)
         self.spec_out = spec
         return [_plain_or_refused(leaf) for leaf in taken]
 
@@ -163,7 +165,7 @@ class _Recording:
         top = recorder.top
         failing = [event for seen, event in recorder.failures if seen is error]
         if failing:
-            for inner, outer in zip(failing, failing[1:], strict=False):
+            for inner, outer in itertools.pairwise(failing):
                 outer.subs.append(inner)
             for event in failing:
                 event.args = () if event.args is None else event.args
