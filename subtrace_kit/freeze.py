@@ -80,7 +80,8 @@ class Freezer:
     def bind(self, event: Event) -> BoundSymbol:
         """One event, and all inside it."""
         for value in _values(event.out):
-            self.name(value)
+            if not value.root.name:
+                self.name(value)
         subs = tuple([self.bind(inner) for inner in event.subs]) if event.subs else ()
         built = event.symbol.kind is Kind.CONSTRUCTOR
         return BoundSymbol(

@@ -8,7 +8,7 @@ Five things are watched, for the recording thread only:
   both the op on the wrapper and every op inside, and the choice of handler stays with torch;
 - `torch.Tensor._make_wrapper_subclass`, to which all arguments are passed on untouched;
 - `torch.autograd.Function.apply`, also where a program took hold of it before;
-- `torch.manual_seed` and its kin.
+- `torch.manual_seed` and its kin, and the methods that take data out of torch (`.numpy()`, ...).
 """
 
 from __future__ import annotations
@@ -92,20 +92,18 @@ class DispatchMode(TorchDispatchMode):
 
 
 class Modes:
-    """The two modes of one recording, and the way to run an op's handler with both on."""
+    """The two modes of one recording, and the way to run an op's handler with its ops seen."""
 
     def __init__(self, listener: Listener) -> None:
         self.functions, self.ops = FunctionMode(listener), DispatchMode(listener)
 
     def call_inside(self, func: Any, args: tuple, kwargs: dict) -> Any:
-        """Call `func` from within its own interception, with both modes entered again."""
-        torch._C._push_on_torch_function_stack(self.functions)
+        """Call `func` from within its own interception, with the dispatch mode entered again."""
         torch._C._push_on_torch_dispatch_stack(self.ops)
         try:
             return func(*args, **kwargs)
         finally:
             torch._C._pop_torch_dispatch_stack(None)
-            torch._C._pop_torch_function_stack()
 
 
 # ------------------------------------------------------------------ patches, process-wide but quiet
@@ -113,8 +111,8 @@ class Modes:
 _local = threading.local()
 _lock = threading.Lock()
 _watchers = 0
-_Function = torch.autograd.Function
-_original_code = _Function.apply.__func__.__code__
+_apply: Any = vars(torch.autograd.Function)["apply"].__func__
+_original_code = _apply.__code__
 _make_wrapper = torch.Tensor._make_wrapper_subclass
 
 
@@ -142,35 +140,38 @@ class _Stand:
     # It must have the same free variable, `__class__`, as the original, which calls super().
     @classmethod
     def apply(cls, *args, **kwargs):  # type: ignore[no-untyped-def]  # pragma: no cover
-        __class__  # noqa: B018
+        __class__  # type: ignore[name-defined]  # noqa: B018
         from subtrace_kit.intercept import watched_apply
 
         return watched_apply(cls, args, kwargs)
 
 
 _original_apply = types.FunctionType(
-    _original_code,
-    _Function.apply.__func__.__globals__,
-    "apply",
-    _Function.apply.__func__.__defaults__,
-    _Function.apply.__func__.__closure__,
+    _original_code, _apply.__globals__, "apply", _apply.__defaults__, _apply.__closure__
 )
-_watched_code = _Stand.apply.__func__.__code__
+_watched_code = vars(_Stand)["apply"].__func__.__code__
 
 
 RANDOM_STATE = ("manual_seed", "seed", "get_rng_state", "set_rng_state")
 """Functions of torch.random that a function mode does not see; torch itself exports them too."""
 
-_seeders = {name: getattr(torch.random, name) for name in RANDOM_STATE}
+DATA_READERS = ("numpy", "tolist", "__array__", "__dlpack__")
+"""Methods that take data out of torch. Inside a handler no function mode would see them."""
+
+_PLACES = [
+    *((space, name) for name in RANDOM_STATE for space in (torch, torch.random)),
+    *((torch.Tensor, name) for name in DATA_READERS),
+]
+_patched = [(space, name, getattr(space, name), name in vars(space)) for space, name in _PLACES]
 
 
-def _watched_seeder(function: Any) -> Any:
+def _watched(function: Any) -> Any:
     @functools.wraps(function)
-    def seeder(*args: Any, **kwargs: Any) -> Any:
+    def stand_in(*args: Any, **kwargs: Any) -> Any:
         listener = current_listener()
         return function(*args, **kwargs) if listener is None else listener.function(function, args, kwargs)
 
-    return seeder
+    return stand_in
 
 
 def _install() -> None:
@@ -178,12 +179,10 @@ def _install() -> None:
     with _lock:
         _watchers += 1
         if _watchers == 1:
-            for name, function in _seeders.items():
-                watched = _watched_seeder(function)
-                setattr(torch, name, watched)
-                setattr(torch.random, name, watched)
+            for space, name, function, _ in _patched:
+                setattr(space, name, _watched(function))
             torch.Tensor._make_wrapper_subclass = staticmethod(_watched_make)  # type: ignore[method-assign,assignment]
-            _Function.apply.__func__.__code__ = _watched_code
+            _apply.__code__ = _watched_code
 
 
 def _uninstall() -> None:
@@ -191,11 +190,10 @@ def _uninstall() -> None:
     with _lock:
         _watchers -= 1
         if _watchers == 0:
-            for name, function in _seeders.items():
-                setattr(torch, name, function)
-                setattr(torch.random, name, function)
+            for space, name, function, own in _patched:
+                setattr(space, name, function) if own else delattr(space, name)
             del torch.Tensor._make_wrapper_subclass
-            _Function.apply.__func__.__code__ = _original_code
+            _apply.__code__ = _original_code
 
 
 @contextlib.contextmanager

@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import keyword
 import re
+from functools import cache
 
 __all__ = ["Names", "identifier"]
 
@@ -22,6 +23,7 @@ def identifier(text: str) -> str:
     return f"_{name}" if name[0].isdigit() else name
 
 
+@cache
 def base_name(symbol_name: str) -> str:
     """The short name of what an operation gives: `torch.Tensor.mul` and `aten.mul.Tensor` give `mul`."""
     parts = symbol_name.split(".")

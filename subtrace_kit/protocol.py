@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from .errors import TraceError
-from .intercept import lacks_protocol
+from .intercept import is_wrapper_type
 from .source import Source
 
 __all__ = ["flatten", "rule_source", "try_unflatten"]
@@ -37,7 +37,7 @@ def flatten(obj: Any, source: Source | None = None) -> tuple[list[str], list[tor
         TraceError: The class breaks the protocol; the error names class, rule and line.
     """
     cls = type(obj)
-    if lacks_protocol(cls):
+    if not is_wrapper_type(cls):
         raise no_protocol(cls, source)
     try:
         names, metadata = obj.__tensor_flatten__()
@@ -59,7 +59,7 @@ def flatten(obj: Any, source: Source | None = None) -> tuple[list[str], list[tor
                 "leave the name out while there is no tensor; give each tensor an attribute of its own",
                 source,
             )
-    if (where := hidden_tensor(metadata)) is not None:
+    if metadata is not None and (where := hidden_tensor(metadata)) is not None:
         raise _broken(
             cls,
             f"the metadata of {cls.__name__} contains a tensor{where}",

@@ -97,7 +97,7 @@ class Recorder:
     def function(self, func: Any, args: tuple, kwargs: dict) -> Any:
         """A torch function or method."""
         kind = self.kinds[-1]
-        if self.paused or (type(func) is OpOverload and kind != TOP and kind != APPLY):
+        if self.paused:
             return func(*args, **kwargs)
         name = getattr(func, "__name__", "")
         if name in RANDOM_STATE:
@@ -172,9 +172,12 @@ class Recorder:
 
     def constructed(self, obj: torch.Tensor, args: tuple, kwargs: dict) -> None:
         """`_make_wrapper_subclass` has made an object; its inner tensors are not set yet."""
-        if not self.paused:
-            with self.bookkeeping:
-                self.store.pend(obj, self.scopes[-1], args, kwargs, self.locate(_BUILDING)[0])
+        if self.paused:
+            return
+        with no_torch_function():
+            self.paused = True
+            self.store.pend(obj, self.scopes[-1], args, kwargs, self.builder())
+            self.paused = False
 
     def forget(self) -> None:
         """Let go of every object seen: the recorder may live on in the numbers it handed out."""
@@ -361,16 +364,22 @@ class Recorder:
             frame = frame.f_back
         return None if frame is None else source_of(frame)
 
-    def locate(self, skip: frozenset[str] = frozenset()) -> tuple[Source | None, bool]:
-        """The nearest line of user code outside functions named in `skip`, and whether it prints a tensor."""
+    def builder(self) -> Source | None:
+        """The nearest line of user code outside constructors."""
+        frame: Any = sys._getframe(2)
+        while frame is not None and (frame.f_code.co_name in _BUILDING or is_internal(frame.f_code.co_filename)):
+            frame = frame.f_back
+        return None if frame is None else source_of(frame)
+
+    def locate(self) -> tuple[Source | None, bool]:
+        """The nearest line of user code, and whether it runs to print a tensor."""
         frame: Any = sys._getframe(2)
         source, printing = None, False
-        while frame is not None and frame.f_code is not _run_program_code:
-            code = frame.f_code
-            if source is None and code.co_name not in skip and not is_internal(code.co_filename):
-                source = source_of(frame)
-            if code.co_name in _PRINTING_FRAMES:
-                printing = True
+        while frame is not None and (code := frame.f_code) is not _run_program_code:
+            if not is_internal(code.co_filename):
+                if source is None:
+                    source = source_of(frame)
+                printing = printing or code.co_name in _PRINTING_FRAMES
             frame = frame.f_back
         return source, printing
 

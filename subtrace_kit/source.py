@@ -6,8 +6,7 @@ import linecache
 import os
 import sysconfig
 from dataclasses import dataclass
-from functools import lru_cache
-from types import CodeType, FrameType
+from types import FrameType
 
 import torch
 
@@ -60,9 +59,18 @@ def _is_cell(file: str) -> bool:
     return "ipykernel_" in file or file.startswith("<ipython-input")
 
 
-@lru_cache(maxsize=4096)
+_internal: dict[str, bool] = {}
+_sources: dict[tuple[str, int, str], Source] = {}
+
+
 def is_internal(file: str) -> bool:
-    """True for files of torch, of the kit, and of generated code: no user wrote them."""
+    """True for files of torch, of the kit, of Python itself, and for generated code: no user wrote them."""
+    if (known := _internal.get(file)) is None:
+        known = _internal[file] = _is_internal_file(file)
+    return known
+
+
+def _is_internal_file(file: str) -> bool:
     if file.startswith(_ZOO):
         return False
     if file.startswith(_STDLIB) and "site-packages" not in file:
@@ -70,12 +78,10 @@ def is_internal(file: str) -> bool:
     return file.startswith((_TORCH, _KIT, "<subtrace", "<string>", "<frozen", "<eval_with_key>"))
 
 
-_sources: dict[tuple[CodeType, int], Source] = {}
-
-
 def source_of(frame: FrameType) -> Source:
     """The line a frame stands at; the same object for the same line."""
-    key = (frame.f_code, frame.f_lineno)
+    code = frame.f_code
+    key = (code.co_filename, frame.f_lineno, code.co_name)
     if (source := _sources.get(key)) is None:
-        source = _sources[key] = Source(key[0].co_filename, key[1], key[0].co_name)
+        source = _sources[key] = Source(*key)
     return source

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -20,6 +21,13 @@ if TYPE_CHECKING:
     from .recorder import Recorder
 
 __all__ = ["Store"]
+
+
+class _Seen(weakref.ref):
+    """A weak reference that knows the id its object had."""
+
+    __slots__ = ("key",)
+    key: int
 
 
 class Pending:
@@ -43,7 +51,7 @@ class Store:
     def __init__(self, recorder: Recorder) -> None:
         self.recorder = recorder
         self.values: dict[int, Value] = {}
-        self.objects: dict[int, Any] = {}  # keeps every seen object alive, so that no id is reused
+        self.seen: dict[int, _Seen] = {}
         self.states: dict[int, dict[str, Any]] = {}
         self.pending: dict[int, Pending] = {}
         self.captures: list[tuple[Value, torch.Tensor]] = []
@@ -53,7 +61,7 @@ class Store:
 
     def forget(self) -> None:
         """Let go of all objects."""
-        for kept in (self.values, self.objects, self.states, self.pending, self.captures, self.outside_wrappers):
+        for kept in (self.values, self.seen, self.states, self.pending, self.captures, self.outside_wrappers):
             kept.clear()  # type: ignore[attr-defined]
 
     # ------------------------------------------------------------------------------------ trees
@@ -120,9 +128,21 @@ class Store:
 
     def register(self, obj: torch.Tensor, value: Value) -> Value:
         """Tie a plain tensor to a value."""
-        self.objects[id(obj)] = obj
+        self.watch(obj)
         self.values[id(obj)] = value
         return describe(value, obj)
+
+    def watch(self, obj: Any) -> None:
+        """Forget an object when it goes, before its id can be that of another."""
+        key = id(obj)
+        if key not in self.seen:
+            self.seen[key] = ref = _Seen(obj, self.gone)
+            ref.key = key
+
+    def gone(self, ref: _Seen) -> None:
+        """An object has gone, as it would have without the recorder."""
+        for kept in (self.seen, self.values, self.states):
+            kept.pop(ref.key, None)  # type: ignore[attr-defined]
 
     def looks_same(self, obj: torch.Tensor, value: Value) -> bool:
         """Whether a tensor still has the geometry and the flag of its value."""
@@ -136,7 +156,6 @@ class Store:
 
     def pend(self, obj: Any, scope: list[Event], args: tuple, kwargs: dict, source: Source | None) -> None:
         """Remember a new wrapper object and the scope it was built in."""
-        self.objects[id(obj)] = obj
         self.pending[id(obj)] = Pending(obj, scope, args, kwargs, source)
 
     def settle(self, scope: list[Event], wrappers: list[Any], function: bool) -> None:
@@ -195,7 +214,7 @@ class Store:
             part.owners.append((value, name))
             parts.append((name, part))
         value.inner = tuple(parts)
-        self.objects[id(obj)] = obj
+        self.watch(obj)
         self.values[id(obj)] = value
         self.states[id(obj)] = read_state(obj)
         return value, names, inner
