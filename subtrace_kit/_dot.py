@@ -86,3 +86,6 @@ def render(source: str, format: str, *options: str) -> bytes:
     if done.returncode:
         raise subprocess.SubprocessError(done.stderr.decode(errors="replace").strip())
     return done.stdout
+
+
+engine()  # a Digraph that a user draws by hand finds the engine too

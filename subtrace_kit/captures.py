@@ -25,8 +25,8 @@ def capture_finder(fn: Any) -> Callable[[torch.Tensor], Found]:
     for path, fetch in _places(fn):
         value = fetch()
         if isinstance(value, torch.nn.Module):
-            for name, find in _module_places(value):
-                known.setdefault(id(find()), (f"{path}.{name}" if path else name, find))
+            for name, fetch_part in _module_places(value):
+                known.setdefault(id(fetch_part()), (f"{path}.{name}" if path else name, fetch_part))
         else:
             known.setdefault(id(value), (path, fetch))
 

@@ -78,7 +78,9 @@ class Program:
 
 def generate(trace: Trace) -> Program:
     """The function of a trace, as lines."""
-    program = Program("")
+    outside = (*trace.inputs, *(capture.proxy for capture in trace.captures))
+    values = {p.name for p in outside} | {p.name for b in trace.bound_symbols for p in b.outputs}
+    program = Program("", literals=Literals(values | set(trace.guard.positional) | set(trace.guard.keywords)))
     writer = _Writer(program, trace)
     writer.unpack_arguments()
     for bound in trace.bound_symbols:
@@ -145,7 +147,7 @@ class _Writer:
         """A function that answers one op in place of a class's handler."""
         name = f"step_{next(self.steps)}"
         seen: set[str] = set()
-        parameters = []
+        parameters: list[str] = []
         for proxy in proxies_in((step.args, step.kwargs)):
             if isinstance(proxy, TensorProxy):
                 parameters.append(f"_{len(parameters)}" if proxy.name in seen else proxy.name)
@@ -262,6 +264,7 @@ class Runner:
         told = TraceError(
             f"{type(error).__name__}{name} while the trace ran: {error}",
             source=bound.source if bound else None,
+            handler=bound.handler if bound else None,
             cause="data of another kind than recorded, or an op that fails on them in eager as well",
             way_out="run the program without the kit on the same input; trace again with such input",
         )

@@ -31,7 +31,7 @@ class Freezer:
             root.name = self.names.new(hint or base_name(root.hint))
         return root.name
 
-    def proxy(self, value: Value) -> Proxy:
+    def proxy(self, value: Value) -> Any:
         """The proxy of one state of a value."""
         if value.proxy is None:
             value.proxy = self.make_proxy(value)
@@ -50,7 +50,7 @@ class Freezer:
         for attribute, part in value.inner:
             self.name(part, f"{name}_{identifier(attribute)}" if part.outside else None)
         inner = tuple((attribute, self.proxy(part)) for attribute, part in value.inner)
-        return proxy_kind(value.cls)(*fields, value.cls, inner, value.metadata)  # type: ignore[arg-type]
+        return proxy_kind(value.cls)(*fields, value.cls, inner, value.metadata)
 
     def tree(self, tree: Any) -> Any:
         """Proxies in place of values."""

@@ -56,6 +56,23 @@ CONSTRUCTOR_ARGUMENTS = (
 """The 15 arguments of `_make_wrapper_subclass`, in order."""
 
 
+IGNORED = frozenset({"memory_format", "pin_memory"})
+"""Arguments that torch takes and does nothing with."""
+
+
+def constructor_arguments(args: tuple, kwargs: dict) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """The arguments of a `_make_wrapper_subclass` call by name, and those that torch ignores or changes.
+
+    Negative strides count as changed: torch makes them positive without a word.
+    """
+    given = {**dict(zip(CONSTRUCTOR_ARGUMENTS, args, strict=False)), **kwargs}
+    ignored = [name for name in given if name in IGNORED and given[name]]
+    strides = given.get("strides") or ()
+    if any(isinstance(step, int) and step < 0 for step in strides):
+        ignored.append("strides")
+    return given, tuple(ignored)
+
+
 class Listener(Protocol):
     """What a recorder answers to. Each call must run the operation and return its result."""
 
@@ -243,7 +260,7 @@ def is_wrapper_type(cls: type) -> bool:
     return known
 
 
-def handles_functions(cls: type) -> bool:
+def handles_functions(cls: Any) -> bool:
     """Whether the class has a `__torch_function__` of its own."""
     return cls.__torch_function__ not in _no_function_handlers
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .proxies import Proxy
 from .symbols import BoundSymbol, Kind, Symbol, proxies_in
-from .trace import Construction, Trace
+from .trace import Construction, Ledger, Trace
 
 __all__ = ["record_ledger"]
 
@@ -20,7 +20,7 @@ def record_ledger(original: Trace, lowered: Trace) -> Trace:
         The lowered trace with its ledger.
     """
     reasons = _Reasons(lowered)
-    ledger = tuple(
+    ledger = Ledger(
         Construction(b.output, b.output.name in reasons.built, reasons.why(b.output), b.source)
         for outer in original.bound_symbols
         for _, b in outer.walk()

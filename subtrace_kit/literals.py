@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 import math
 import sys
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -21,15 +22,18 @@ _REPR = (torch.dtype, torch.layout, torch.memory_format)
 class Literals:
     """Writes values; remembers what must be imported, and objects that text cannot say.
 
+    Args:
+        taken: Names that the text uses for other things.
+
     Attributes:
         imports: Import lines, in order.
         objects: Objects by the name that the text uses for them.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, taken: Iterable[str] = ()) -> None:
         self.imports: dict[str, None] = {}
         self.objects: dict[str, Any] = {}
-        self._names = Names()
+        self._names = Names(taken)
         self._known: dict[int, str] = {}
 
     def text(self, value: Any) -> str:
@@ -78,7 +82,7 @@ class Literals:
     def named(self, value: Any, hint: str) -> str:
         """A name for an object that text cannot say; the same object keeps its name."""
         if (name := self._known.get(id(value))) is None:
-            name = self._known[id(value)] = self._names.new(f"{hint}_")
+            name = self._known[id(value)] = self._names.new(hint)
             self.objects[name] = value
         return name
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import keyword
 import re
+from collections.abc import Iterable
 from functools import cache
 
 __all__ = ["Names", "identifier"]
@@ -34,10 +35,14 @@ def base_name(symbol_name: str) -> str:
 
 
 class Names:
-    """Hands out names."""
+    """Hands out names.
 
-    def __init__(self) -> None:
-        self._taken: set[str] = set(_RESERVED)
+    Args:
+        taken: Names that are used already.
+    """
+
+    def __init__(self, taken: Iterable[str] = ()) -> None:
+        self._taken: set[str] = {*_RESERVED, *taken}
         self._next: dict[str, int] = {}
 
     def new(self, hint: str) -> str:

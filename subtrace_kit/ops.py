@@ -63,6 +63,7 @@ class OpInfo:
         reads: Whether its result is a Python value that depends on data.
         dynamic: Whether the shape of its result depends on data.
         returns: How many results its schema has.
+        takes_storage: Whether it makes a tensor of raw storage.
     """
 
     symbol: Symbol
@@ -72,6 +73,7 @@ class OpInfo:
     reads: bool
     dynamic: bool
     returns: int
+    takes_storage: bool
 
     @property
     def mutable(self) -> bool:
@@ -94,6 +96,7 @@ def op_info(func: OpOverload) -> OpInfo:
         torch.Tag.data_dependent_output in func.tags or func is aten.is_nonzero.default,
         torch.Tag.dynamic_output_shape in func.tags,
         len(schema.returns),
+        any(str(argument.type) == "Storage" for argument in schema.arguments),
     )
 
 

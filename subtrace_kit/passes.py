@@ -50,7 +50,7 @@ def lower(trace: Trace) -> Trace:
 
 def unroll(trace: Trace) -> Trace:
     """Put what runs inside a wrapper's handlers in place of the op on the wrapper."""
-    bound = [inner for outer in trace.bound_symbols for inner in _unrolled(outer, outer.context)]
+    bound = [_credited(inner, outer) for outer in trace.bound_symbols for inner in _unrolled(outer, outer.context)]
     return _passed(trace, bound, "unroll: ops on wrappers replaced by the ops of their handlers")
 
 
@@ -71,6 +71,13 @@ def _unrolled(bound: BoundSymbol, context: Context | None) -> Iterable[BoundSymb
             inside = Context(context.grad, context.inference, handler=True)
         for inner in bound.subsymbols:
             yield from _unrolled(inner, inner.context or inside)
+
+
+def _credited(inner: BoundSymbol, outer: BoundSymbol) -> BoundSymbol:
+    """An operation from inside a class, under the user's line; it keeps the line of the class beside."""
+    if inner.source == outer.source or outer.source is None:
+        return inner
+    return inner.replace(source=outer.source, handler=inner.source, module=outer.module)
 
 
 def _on_wrapper(bound: BoundSymbol) -> bool:

@@ -18,7 +18,8 @@ _SIMPLE = (type(None), bool, int, float, complex, str, bytes, torch.dtype, torch
 
 def rule_source(cls: type, rule: str) -> Source | None:
     """The line where a class defines one of its rules."""
-    function = inspect.unwrap(getattr(getattr(cls, rule, None), "__func__", getattr(cls, rule, None)))
+    function: Any = getattr(cls, rule, None)
+    function = inspect.unwrap(getattr(function, "__func__", function)) if function else None
     code = getattr(function, "__code__", None)
     return Source(code.co_filename, code.co_firstlineno, code.co_qualname) if code else None
 

@@ -29,6 +29,7 @@ from .intercept import (
     current_listener,
     dispatch_depth,
     global_context,
+    handles_functions,
     in_functorch,
     is_wrapper_type,
     lacks_protocol,
@@ -155,8 +156,12 @@ class Recorder:
             elif lacks_protocol(cls):
                 raise self.refuse(no_protocol(cls, self.here()))
         info = op_info(func)
-        inside_function = self.kinds[-1] == FUNCTION  # then the nearest line is the function's own
-        event = Event(info.symbol, None, None, self.open_events[-1].source if inside_function else self.here())
+        kind = self.kinds[-1]
+        if info.takes_storage and kind in (TOP, APPLY) and any(isinstance(a, torch.UntypedStorage) for a in args):
+            raise self.refuse(unpickled(self.here()))
+        # Directly inside a function the nearest line is the function's own, unless a class handles functions.
+        known = kind == FUNCTION and not self.open_events[-1].handled
+        event = Event(info.symbol, None, None, self.open_events[-1].source if known else self.here())
         event.writes = info.mutable or info.random
         return self.run(event, ATEN, self.send_to_class if wrapped else None, args, kwargs, func)
 
@@ -231,6 +236,7 @@ class Recorder:
         if kind != ATEN:
             event.context = global_context(self.base_modes)
             event.module = self.modules[-1] if self.modules else ""
+            event.handled = any(handles_functions(type(obj)) for obj in wrappers)
         elif op_info(op).mutable:
             self.snapshot.before_write(args, kwargs, op_info(op))
 
@@ -319,8 +325,6 @@ class Recorder:
             what = f"a branch on the data of a {type(args[0]).__name__}"
             cause = "an `if`, `while`, `and`, `not` or assert on a tensor: the trace holds only the side taken"
             out = "use torch.where, or take the decision outside the traced program"
-        elif name == "set_" and any(isinstance(a, (torch.UntypedStorage, torch.TypedStorage)) for a in args):
-            raise self.refuse(unpickled(source))
         elif in_functorch():
             what = "a functorch transform (vmap, grad, jvp, ...) inside the program"
             cause = "inside a transform torch hands out stand-ins for the real tensors"

@@ -9,7 +9,7 @@ import torch
 
 from . import ops
 from .errors import TraceError
-from .intercept import handles_functions, is_wrapper_type, lacks_protocol
+from .intercept import constructor_arguments, handles_functions, is_wrapper_type, lacks_protocol
 from .protocol import flatten, no_protocol, rule_source, try_unflatten
 from .source import Source
 from .symbols import Symbol, constructor_symbol, map_tree
@@ -62,7 +62,7 @@ class Store:
     def forget(self) -> None:
         """Let go of all objects."""
         for kept in (self.values, self.seen, self.states, self.pending, self.captures, self.outside_wrappers):
-            kept.clear()  # type: ignore[attr-defined]
+            kept.clear()
 
     # ------------------------------------------------------------------------------------ trees
 
@@ -142,7 +142,7 @@ class Store:
     def gone(self, ref: _Seen) -> None:
         """An object has gone, as it would have without the recorder."""
         for kept in (self.seen, self.values, self.states):
-            kept.pop(ref.key, None)  # type: ignore[attr-defined]
+            kept.pop(ref.key, None)
 
     def looks_same(self, obj: torch.Tensor, value: Value) -> bool:
         """Whether a tensor still has the geometry and the flag of its value."""
@@ -180,10 +180,8 @@ class Store:
         map_tree(_guard_number, value.metadata)
         self.check_sound(obj, names, inner, value.metadata)
         event = Event(constructor_symbol(type(obj)), (value,), {}, waiting.source)
-        event.kwargs = {
-            "given": (waiting.args, waiting.kwargs),
-            "requires_grad": waiting.requires_grad,
-        }
+        given, ignored = constructor_arguments(waiting.args, waiting.kwargs)
+        event.kwargs = {"given": given, "ignored": ignored, "requires_grad": waiting.requires_grad}
         event.out = value
         waiting.scope.append(event)
         return value

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 from .codegen import Line, Program, generate
 from .proxies import Proxy
 from .statements import statement
-from .symbols import BoundSymbol, type_text
+from .symbols import BoundSymbol, Kind, type_text
 from .trace import Trace
 
 __all__ = ["to_text"]
@@ -53,6 +54,23 @@ def _drop_device(bound: BoundSymbol) -> BoundSymbol:
     return dataclasses.replace(bound, kwargs=kwargs, subsymbols=tuple(_drop_device(b) for b in bound.subsymbols))
 
 
+def _what(obj: Any) -> str:
+    """What an object is, in a few words and the same from run to run."""
+    if isinstance(obj, type):
+        return f"class {obj.__name__}, which no import brings"
+    name = getattr(obj, "__name__", "")
+    return f"{type(obj).__name__} {name}".rstrip()
+
+
+def _brief(bound: BoundSymbol) -> str:
+    """A constructor as the reader thinks of it: this class with these inner tensors and this metadata."""
+    parts = [f"{name}={part.name}" for name, part in bound.output.inner]
+    metadata = bound.output.metadata
+    if metadata is not None and metadata != () and metadata != {}:
+        parts.append(f"metadata={metadata!r}" if len(repr(metadata)) <= 60 else "metadata=...")
+    return f"{bound.output.name} = {bound.symbol.name}({', '.join(parts)})"
+
+
 class _Printer:
     """Prints lines with comments."""
 
@@ -63,9 +81,9 @@ class _Printer:
 
     def unwritable(self) -> list[str]:
         """Lines for the objects that text cannot say."""
-        kinds = [f"{name} = None  # {type(obj).__name__}" for name, obj in self.program.literals.objects.items()]
+        objects = self.program.literals.objects
         note = "# Objects that cannot be written as text; set them before running this as a file:"
-        return ["", note, *(kind.replace("\n", " ") for kind in kinds)] if kinds else []
+        return ["", note, *(f"{name} = None  # {_what(obj)}" for name, obj in objects.items())] if objects else []
 
     def print(self, line: Line) -> list[str]:
         indent = "    " * line.indent
@@ -91,13 +109,17 @@ class _Printer:
         if not self.comments:
             return text
         types = ", ".join(type_text(proxy, device=self.device) for proxy in bound.results)
+        if bound.symbol.kind is Kind.CONSTRUCTOR and bound.kwargs.get("ignored"):
+            types += f"; torch ignores {', '.join(bound.kwargs['ignored'])}"
+        if bound.handler is not None:
+            types = f"{types}  {bound.handler.place}".strip()
         return f"{text:<{_COLUMN}}  # {types}".rstrip() if types else text
 
     def nested(self, bound: BoundSymbol, indent: str, depth: int) -> list[str]:
         """The level below, as comments."""
         if depth >= self.levels:
             return []
-        text = statement(bound, self.program.literals)
+        text = _brief(bound) if bound.symbol.kind is Kind.CONSTRUCTOR else statement(bound, self.program.literals)
         place = f"  {bound.source.place}" if self.comments and bound.source is not None else ""
         printed = [self.annotated(f"{indent}#{'  ' * depth} {text}", bound) + place]
         for sub in bound.subsymbols:

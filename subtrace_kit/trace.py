@@ -10,9 +10,9 @@ from typing import Any
 from .guards import Guard
 from .proxies import Proxy, SubclassTensorProxy, TensorProxy
 from .source import Source
-from .symbols import DEFAULT_CONTEXT, BoundSymbol, Context
+from .symbols import DEFAULT_CONTEXT, BoundSymbol, Context, type_text
 
-__all__ = ["Capture", "Construction", "Trace"]
+__all__ = ["Capture", "Construction", "Ledger", "Trace"]
 
 
 @dataclass(frozen=True)
@@ -46,6 +46,24 @@ class Construction:
     reason: str
     source: Source | None = None
 
+    def __str__(self) -> str:
+        where = f"  {self.source.place}" if self.source is not None else ""
+        return (
+            f"{'kept  ' if self.kept else 'elided'}  {self.proxy.name}: {type_text(self.proxy)}, {self.reason}{where}"
+        )
+
+
+class Ledger(tuple[Construction, ...]):
+    """What became of each construction, in order; it prints one a line."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "\n".join(str(construction) for construction in self) or "no wrapper was built"
+
+
+NO_LEDGER = Ledger()
+
 
 @dataclass(frozen=True)
 class Trace:
@@ -69,7 +87,7 @@ class Trace:
     output: Any
     provenance: tuple[str, ...]
     captures: tuple[Capture, ...] = ()
-    ledger: tuple[Construction, ...] = ()
+    ledger: Ledger = NO_LEDGER
     context: Context = DEFAULT_CONTEXT
     failure: str = ""
 

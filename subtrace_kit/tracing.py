@@ -146,7 +146,7 @@ class _Recording:
             return Argument(path, None, value)
         freezer.name(value, identifier(path).rstrip("_") or "x")
         freezer.defined.add(value.root)
-        return Argument(path, freezer.proxy(value))  # type: ignore[arg-type]
+        return Argument(path, freezer.proxy(value))
 
     def captures(self, freezer: Freezer) -> tuple[Capture, ...]:
         find = capture_finder(self.fn)
@@ -155,7 +155,7 @@ class _Recording:
             path, fetch = find(obj)
             freezer.name(value, identifier(path))
             freezer.defined.add(value.root)
-            found.append(Capture(freezer.proxy(value), path, fetch))  # type: ignore[arg-type]
+            found.append(Capture(freezer.proxy(value), path, fetch))
         return tuple(found)
 
     def explain(self, error: Exception, values: list[Any]) -> TraceError:

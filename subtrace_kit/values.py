@@ -23,6 +23,13 @@ class Value:
         "offset", "outside", "owners", "proxy", "requires_grad", "root", "shape", "stride",
     )  # fmt: skip
 
+    shape: tuple[int, ...]
+    stride: tuple[int, ...]
+    offset: Any
+    dtype: torch.dtype
+    device: torch.device
+    requires_grad: bool
+
     def __init__(self, hint: str, root: Value | None = None) -> None:
         self.hint = hint
         self.root = self if root is None else root
@@ -40,7 +47,19 @@ class Value:
 class Event:
     """One operation as it happened."""
 
-    __slots__ = ("args", "checked", "context", "kwargs", "module", "out", "source", "subs", "symbol", "writes")
+    __slots__ = (
+        "args",
+        "checked",
+        "context",
+        "handled",
+        "kwargs",
+        "module",
+        "out",
+        "source",
+        "subs",
+        "symbol",
+        "writes",
+    )
 
     def __init__(self, symbol: Symbol, args: Any, kwargs: Any, source: Source | None) -> None:
         self.symbol = symbol
@@ -52,6 +71,7 @@ class Event:
         self.context: Context | None = None
         self.module = ""
         self.checked = False  # whether the shape of its result depends on data
+        self.handled = False  # whether a class handles it in __torch_function__
         self.writes = False  # whether it has an effect besides its outputs
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import operator
-from functools import cache
 from typing import Any
 
 import torch
@@ -13,8 +12,17 @@ __all__ = ["changes", "is_unchanged", "read_state", "write_state"]
 _MISSING = object()
 
 
-@cache
+_known_slots: dict[type, tuple[str, ...]] = {}
+
+
 def _slots(cls: type) -> tuple[str, ...]:
+    """The attributes that a class keeps in slots."""
+    if (known := _known_slots.get(cls)) is None:
+        known = _known_slots[cls] = _find_slots(cls)
+    return known
+
+
+def _find_slots(cls: type) -> tuple[str, ...]:
     found: list[str] = []
     for base in cls.__mro__:
         if base is torch.Tensor:
