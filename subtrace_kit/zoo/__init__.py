@@ -1,0 +1,21 @@
+"""Small wrapper classes to learn from: each correct, each in one file."""
+
+from .complex import ComplexTensor, from_complex, to_complex
+from .quant import QuantTensor, from_quant, to_quant
+from .scale import ScaleTensor, from_scale, to_scale
+from .two import TwoTensor, from_two, to_two
+
+__all__ = [
+    "ComplexTensor",
+    "QuantTensor",
+    "ScaleTensor",
+    "TwoTensor",
+    "from_complex",
+    "from_quant",
+    "from_scale",
+    "from_two",
+    "to_complex",
+    "to_quant",
+    "to_scale",
+    "to_two",
+]

@@ -1,0 +1,80 @@
+"""What the classes of the zoo share: names of ops, refusals, and a true deep copy."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+aten = torch.ops.aten
+
+
+def overloads(names: str) -> list[Any]:
+    """ATen overloads by name, the default one where there is no dot: `overloads("mm add.Tensor")`."""
+    pairs = [name.partition(".") for name in names.split()]
+    return [getattr(getattr(aten, op), overload or "default") for op, _, overload in pairs]
+
+
+# The same elements seen through another shape. All but _unsafe_view share memory with their input, so
+# a class has to answer with wrappers around views.
+LAYOUT = overloads(
+    "alias as_strided detach diagonal expand permute select.int slice.Tensor split.Tensor split_with_sizes"
+    " squeeze squeeze.dim squeeze.dims t transpose.int unbind.int unfold unsqueeze view _unsafe_view"
+)
+
+
+def no_rule(cls: type, func: Any) -> NotImplementedError:
+    """The error for an op (or what `func` prints as) that a class does not handle."""
+    return NotImplementedError(f"{cls.__name__} has no rule for {func}")
+
+
+def take_apart(cls: type, func: Any, args: Any, kwargs: Any) -> Any:
+    """The default of a strict class: ops made of other ops are taken apart, the rest is refused.
+
+    Autograd takes ops like reshape apart before they come here. Under inference_mode, and for ops called
+    by a handler, there is no autograd, and they come whole.
+    """
+    if (out := func.decompose(*args, **kwargs)) is NotImplemented:
+        raise no_rule(cls, func)
+    return out
+
+
+def check_pair(cls: type, x: torch.Tensor, y: torch.Tensor) -> None:
+    """Raise ValueError for inner tensors that one outer tensor cannot describe truly."""
+    for what in ("shape", "dtype", "device", "layout", "stride", "storage_offset"):
+        ours, others = (value() if callable(value := getattr(t, what)) else value for t in (x, y))
+        if ours != others:
+            way_out = "; clone() or contiguous() makes them alike" if what.startswith("st") else ""
+            raise ValueError(f"{cls.__name__}: inner tensors differ in {what}: {ours}, {others}{way_out}")
+
+
+def written(func: Any, args: Any, kwargs: Any) -> Iterator[torch.Tensor]:
+    """The tensors an op writes to, as its schema says (`Tensor(a!) self`); of a list, one by one."""
+    for i, argument in enumerate(func._schema.arguments):
+        if argument.alias_info is not None and argument.alias_info.is_write:
+            value = args[i] if i < len(args) else kwargs.get(argument.name)
+            yield from (leaf for leaf in pytree.tree_leaves(value) if isinstance(leaf, torch.Tensor))
+
+
+def deepcopy_wrapper(tensor: Any, memo: dict[int, Any]) -> Any:
+    """`__deepcopy__` of a wrapper with its state in `__dict__`; only for leaves, as in torch.
+
+    Torch's own takes the outer strides from `clone()` and the inner tensors from `deepcopy()`. These
+    disagree on expanded or offset tensors, so here the outer tensor is made from the inner ones.
+    """
+    if id(tensor) in memo:
+        return memo[id(tensor)]
+    if not tensor.is_leaf:
+        raise RuntimeError(f"{type(tensor).__name__}: only leaves can be deep-copied; detach() it first")
+    names, metadata = tensor.__tensor_flatten__()
+    state = copy.deepcopy(tensor.__dict__, memo)
+    inner = {name: state[name] for name in names}
+    out = type(tensor).__tensor_unflatten__(inner, metadata, tensor.size(), tensor.stride())
+    out.__dict__.update(state)  # Also what others have put there: nn.Parameter leaves its mark so.
+    out.requires_grad_(tensor.requires_grad)
+    out.grad = copy.deepcopy(tensor.grad, memo)
+    memo[id(tensor)] = out
+    return out
