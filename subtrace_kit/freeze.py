@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from . import ops
@@ -11,7 +13,43 @@ from .proxies import NumberProxy, Proxy, TensorProxy, proxy_kind
 from .symbols import BoundSymbol, Kind, map_tree
 from .values import Event, Value
 
-__all__ = ["Freezer"]
+__all__ = ["Body", "Freezer"]
+
+
+class Body(Sequence[BoundSymbol]):
+    """A tuple of bound symbols that is made when it is first looked at.
+
+    Args:
+        make: Makes the bound symbols; called once.
+    """
+
+    def __init__(self, make: Callable[[], list[BoundSymbol]]) -> None:
+        self._make: Callable[[], list[BoundSymbol]] | None = make
+        self._made: tuple[BoundSymbol, ...] = ()
+        self._lock = threading.Lock()
+
+    @property
+    def made(self) -> tuple[BoundSymbol, ...]:
+        """The bound symbols."""
+        with self._lock:
+            if self._make is not None:
+                self._made, self._make = tuple(self._make()), None
+        return self._made
+
+    def __getitem__(self, index: Any) -> Any:
+        return self.made[index]
+
+    def __len__(self) -> int:
+        return len(self.made)
+
+    def __eq__(self, other: object) -> bool:
+        return self.made == tuple(other) if isinstance(other, (Body, tuple)) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self.made)
+
+    def __repr__(self) -> str:
+        return repr(self.made)
 
 
 class Freezer:
@@ -65,17 +103,25 @@ class Freezer:
 
     # ------------------------------------------------------------------------------------ events
 
-    def freeze(self, events: list[Event], output: Any) -> tuple[BoundSymbol, ...]:
-        """Bound symbols for the top level, attribute reads put in where they were possible."""
+    def freeze(self, events: list[Event], output: Any) -> Body:
+        """Bound symbols for the top level, attribute reads put in where they were possible.
+
+        What can go wrong goes wrong here; the writing out waits until somebody looks.
+        """
         self.plan_reads(events, output)
         for event in events:
             for value in _values(event.out):
-                self.name(value, base_name(event.symbol.name))
+                if not value.root.name:
+                    self.name(value, base_name(event.symbol.name))
+        return Body(lambda: self.write_out(events))
+
+    def write_out(self, events: list[Event]) -> list[BoundSymbol]:
+        """All events as bound symbols, in order."""
         frozen: list[BoundSymbol] = []
         for position, event in enumerate(events):
             frozen += self.read_at(position)
             frozen.append(self.bind(event))
-        return (*frozen, *self.read_at(len(events)))
+        return [*frozen, *self.read_at(len(events))]
 
     def bind(self, event: Event) -> BoundSymbol:
         """One event, and all inside it."""

@@ -35,7 +35,7 @@ from .intercept import (
     lacks_protocol,
     no_torch_function,
 )
-from .ops import function_symbol, op_info
+from .ops import OpInfo, function_symbol, op_info
 from .protocol import no_protocol
 from .snapshot import Snapshot
 from .source import Source, is_internal, source_of
@@ -88,6 +88,7 @@ class Recorder:
         self.passing: Any = None
         self.data_dependent = 0  # how many ops so far had a result whose shape depends on data
         self.paused = False
+        self.just_opened = False  # whether a function was opened and nothing has run in it yet
         self.bookkeeping = _Bookkeeping(self)
         self.modules: list[str] = []
         self.failures: list[tuple[BaseException, Event]] = []
@@ -163,7 +164,30 @@ class Recorder:
         known = kind == FUNCTION and not self.open_events[-1].handled
         event = Event(info.symbol, None, None, self.open_events[-1].source if known else self.here())
         event.writes = info.mutable or info.random
-        return self.run(event, ATEN, self.send_to_class if wrapped else None, args, kwargs, func)
+        if wrapped:
+            return self.run(event, ATEN, self.send_to_class, args, kwargs, func)
+        return self.run_plain(event, info, args, kwargs)
+
+    def run_plain(self, event: Event, info: OpInfo, args: tuple, kwargs: dict) -> Any:
+        """Run an op on plain tensors: nothing inside it reaches the modes, so it needs no scope."""
+        store = self.store
+        self.just_opened = False
+        with no_torch_function():
+            event.args = tuple([store.map_in(item, []) for item in args])
+            event.kwargs = store.map_in(kwargs, []) if kwargs else kwargs
+            if info.mutable:
+                self.snapshot.before_write(args, kwargs, info)
+        try:
+            out = event.symbol.fn(*args, **kwargs)
+        except BaseException as error:
+            self.failures.append((error, event))
+            raise
+        with no_torch_function():
+            event.out = self.results(event, info, args, out)
+        event.checked = info.dynamic or info.reads
+        if event.writes or store.has_value(event.out):
+            self.emit(event)
+        return out
 
     def send_to_class(self, func: OpOverload, args: tuple, kwargs: dict) -> Any:
         self.passing = func
@@ -203,6 +227,7 @@ class Recorder:
                 self.open(event, kind, args, kwargs, op, wrappers)
             finally:
                 self.paused = False
+        self.just_opened = kind == FUNCTION
         self.scopes.append(event.subs)
         self.kinds.append(kind)
         self.open_events.append(event)
@@ -217,13 +242,13 @@ class Recorder:
             with no_torch_function():
                 self.paused = True
                 self.store.settle(event.subs, wrappers, kind == FUNCTION)
-                event.out = self.results(event, op, args, out)
+                event.out = self.results(event, op_info(op) if op else None, args, out)
             event.checked = self.data_dependent > before
         except BaseException as error:
             self.failures.append((error, event))
             raise
         finally:
-            self.paused = False
+            self.paused = self.just_opened = False
             self.scopes.pop()
             self.kinds.pop()
             self.open_events.pop()
@@ -240,16 +265,19 @@ class Recorder:
         elif op_info(op).mutable:
             self.snapshot.before_write(args, kwargs, op_info(op))
 
-    def results(self, event: Event, op: Any, args: tuple, out: Any) -> Any:
+    def results(self, event: Event, info: OpInfo | None, args: tuple, out: Any) -> Any:
         """The result of an operation, with values in place of tensors and of numbers from data."""
         hint = event.symbol.name
-        if op is not None:
-            info = op_info(op)
+        if info is not None:
             if out is None and info.writes:
                 out = args[0]  # what torch hands back when a handler of an in-place op returns None
-            self.data_dependent += info.dynamic or info.reads
-            if info.reads and not isinstance(out, torch.Tensor):
-                return self.store.read_number(out, hint)
+            if info.dynamic or info.reads:
+                self.data_dependent += 1
+                if info.reads and not isinstance(out, torch.Tensor):
+                    return self.store.read_number(out, hint)
+        if isinstance(out, torch.Tensor):
+            last = event.subs[-1].out if len(event.subs) == 1 else None
+            return self.store.result(out, hint, info is not None or last is self.store.values.get(id(out), self))
         return self.store.map_out(out, hint)
 
     def close(self, event: Event, kind: int, out: Any) -> Any:
@@ -363,21 +391,21 @@ class Recorder:
 
     def here(self) -> Source | None:
         """The nearest line of user code."""
-        frame: Any = sys._getframe(2)
+        frame: Any = sys._getframe(3)
         while frame is not None and is_internal(frame.f_code.co_filename):
             frame = frame.f_back
         return None if frame is None else source_of(frame)
 
     def builder(self) -> Source | None:
         """The nearest line of user code outside constructors."""
-        frame: Any = sys._getframe(2)
+        frame: Any = sys._getframe(3)
         while frame is not None and (frame.f_code.co_name in _BUILDING or is_internal(frame.f_code.co_filename)):
             frame = frame.f_back
         return None if frame is None else source_of(frame)
 
     def locate(self) -> tuple[Source | None, bool]:
         """The nearest line of user code, and whether it runs to print a tensor."""
-        frame: Any = sys._getframe(2)
+        frame: Any = sys._getframe(3)
         source, printing = None, False
         while frame is not None and (code := frame.f_code) is not _run_program_code:
             if not is_internal(code.co_filename):

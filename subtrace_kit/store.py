@@ -9,7 +9,7 @@ import torch
 
 from . import ops
 from .errors import TraceError
-from .intercept import constructor_arguments, handles_functions, is_wrapper_type, lacks_protocol
+from .intercept import handles_functions, is_wrapper_type, lacks_protocol
 from .protocol import flatten, no_protocol, rule_source, try_unflatten
 from .source import Source
 from .symbols import Symbol, constructor_symbol, map_tree
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from .recorder import Recorder
 
 __all__ = ["Store"]
+
+
+_ATOMS = (int, float, str, type(None), torch.dtype, torch.device)
 
 
 class _Seen(weakref.ref):
@@ -69,9 +72,14 @@ class Store:
     def map_in(self, tree: Any, wrappers: list[Any]) -> Any:
         """Arguments with values in place of tensors; wrapper objects are added to `wrappers`."""
         if isinstance(tree, torch.Tensor):
+            value = self.values.get(id(tree))
+            if value is not None and value.cls is None:
+                return value
             if is_wrapper_type(type(tree)):
                 wrappers.append(tree)
             return self.value(tree)
+        if isinstance(tree, _ATOMS):
+            return tree.value if isinstance(tree, TracedNumber) else tree
         if type(tree) is tuple:
             return tuple([self.map_in(item, wrappers) for item in tree])
         if isinstance(tree, (list, tuple, dict, slice)) and type(tree) is not torch.Size:
@@ -93,7 +101,7 @@ class Store:
 
     def has_value(self, tree: Any) -> bool:
         """Whether a result holds a tensor or a number of the trace."""
-        if isinstance(tree, Value):
+        if type(tree) is Value:
             return True
         if isinstance(tree, (list, tuple)):
             return any(self.has_value(item) for item in tree)
@@ -106,19 +114,20 @@ class Store:
         key = id(obj)
         value = self.values.get(key)
         if value is not None:
-            return value if value.cls is None else self.sync(obj)
+            # Nothing has run since the function that sends this op was opened: it has just been looked at.
+            return value if value.cls is None or self.recorder.just_opened else self.sync(obj)
         if (waiting := self.pending.pop(key, None)) is not None:
             return self.complete(obj, waiting)
         if is_wrapper_type(type(obj)) and self.made_here(obj):
             return self.adopt(obj)
         return self.capture(obj)
 
-    def result(self, obj: torch.Tensor, hint: str) -> Value:
-        """The value of a tensor that an operation returned."""
+    def result(self, obj: torch.Tensor, hint: str, settled: bool = False) -> Value:
+        """The value of a tensor that an operation returned; settled if no user code has run since."""
         value = self.values.get(id(obj))
         if value is not None:
             if value.cls is not None:
-                return self.sync(obj)
+                return value if settled else self.sync(obj)
             return value if self.looks_same(obj, value) else self.register(obj, Value(value.hint, value.root))
         if (waiting := self.pending.pop(id(obj), None)) is not None:
             return self.complete(obj, waiting)
@@ -180,8 +189,7 @@ class Store:
         map_tree(_guard_number, value.metadata)
         self.check_sound(obj, names, inner, value.metadata)
         event = Event(constructor_symbol(type(obj)), (value,), {}, waiting.source)
-        given, ignored = constructor_arguments(waiting.args, waiting.kwargs)
-        event.kwargs = {"given": given, "ignored": ignored, "requires_grad": waiting.requires_grad}
+        event.kwargs = {"given": (waiting.args, waiting.kwargs), "requires_grad": waiting.requires_grad}
         event.out = value
         waiting.scope.append(event)
         return value

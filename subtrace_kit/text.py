@@ -6,6 +6,7 @@ import dataclasses
 from typing import Any
 
 from .codegen import Line, Program, generate
+from .intercept import constructor_arguments
 from .proxies import Proxy
 from .statements import statement
 from .symbols import BoundSymbol, Kind, type_text
@@ -109,8 +110,8 @@ class _Printer:
         if not self.comments:
             return text
         types = ", ".join(type_text(proxy, device=self.device) for proxy in bound.results)
-        if bound.symbol.kind is Kind.CONSTRUCTOR and bound.kwargs.get("ignored"):
-            types += f"; torch ignores {', '.join(bound.kwargs['ignored'])}"
+        if bound.symbol.kind is Kind.CONSTRUCTOR and (ignored := constructor_arguments(*bound.kwargs["given"])[1]):
+            types += f"; torch ignores {', '.join(ignored)}"
         if bound.handler is not None:
             types = f"{types}  {bound.handler.place}".strip()
         return f"{text:<{_COLUMN}}  # {types}".rstrip() if types else text

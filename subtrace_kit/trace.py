@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -83,7 +83,7 @@ class Trace:
 
     name: str
     guard: Guard
-    bound_symbols: tuple[BoundSymbol, ...]
+    bound_symbols: Sequence[BoundSymbol]
     output: Any
     provenance: tuple[str, ...]
     captures: tuple[Capture, ...] = ()

@@ -127,7 +127,7 @@ class _Recording:
         arguments = [self.argument(freezer, p, v) for p, v in zip(self.paths, values, strict=True)]
         captures = self.captures(freezer)
         output = [] if failure else self.output
-        bound = freezer.freeze(self.recorder.top, output)
+        bound = freezer.freeze(list(self.recorder.top), output)
         leaves = [freezer.proxy(leaf) if isinstance(leaf, Value) else leaf for leaf in output]
         guard = Guard(self.positional, tuple(self.kwargs), self.spec, tuple(arguments), *self.kind, self.context)
         return Trace(
