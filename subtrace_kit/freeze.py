@@ -11,7 +11,7 @@ from .errors import TraceError
 from .naming import Names, base_name, identifier
 from .proxies import NumberProxy, Proxy, TensorProxy, proxy_kind
 from .symbols import BoundSymbol, Kind, map_tree
-from .values import Event, Value
+from .values import Event, Value, values_in
 
 __all__ = ["Body", "Freezer"]
 
@@ -58,7 +58,7 @@ class Freezer:
     def __init__(self) -> None:
         self.names = Names()
         self.defined: set[Value] = set()  # roots that have a name at the top level
-        self.reads: dict[int, list[tuple[Value, Value, str]]] = {}  # position at the top level -> values to read there
+        self.reads: dict[Event | None, list[tuple[Value, Value, str]]] = {}  # event -> values to read after it
 
     # ------------------------------------------------------------------------------------ names
 
@@ -110,22 +110,22 @@ class Freezer:
         """
         self.plan_reads(events, output)
         for event in events:
-            for value in _values(event.out):
+            for value in values_in(event.out):
                 if not value.root.name:
                     self.name(value, base_name(event.symbol.name))
         return Body(lambda: self.write_out(events))
 
     def write_out(self, events: list[Event]) -> list[BoundSymbol]:
         """All events as bound symbols, in order."""
-        frozen: list[BoundSymbol] = []
-        for position, event in enumerate(events):
-            frozen += self.read_at(position)
+        frozen = self.reads_after(None)
+        for event in events:
             frozen.append(self.bind(event))
-        return [*frozen, *self.read_at(len(events))]
+            frozen += self.reads_after(event)
+        return frozen
 
     def bind(self, event: Event) -> BoundSymbol:
         """One event, and all inside it."""
-        for value in _values(event.out):
+        for value in values_in(event.out):
             if not value.root.name:
                 self.name(value)
         subs = tuple([self.bind(inner) for inner in event.subs]) if event.subs else ()
@@ -146,50 +146,43 @@ class Freezer:
 
     def plan_reads(self, events: list[Event], output: Any) -> None:
         """Find the values used at the top level that must first be read from a wrapper."""
+        kept = {None, *events}
+        before = None
         for event in events:
-            for value in _values((event.args, event.kwargs)):
-                self.need(value, event)
+            for value in values_in((event.args, event.kwargs)):
+                self.need(value, event, before, kept)
             if event.symbol.kind is Kind.CONSTRUCTOR:
                 for _, part in event.out.inner:
-                    self.need(part, event)
-            self.defined.update(value.root for value in _values(event.out))
-        for value in _values(output):
-            self.need(value, None)
+                    self.need(part, event, before, kept)
+            self.defined.update(value.root for value in values_in(event.out))
+            before = event
+        for value in values_in(output):
+            self.need(value, None, before, kept)
 
-    def need(self, value: Value, event: Event | None) -> None:
+    def need(self, value: Value, event: Event | None, before: Event | None, kept: set[Event | None]) -> None:
         """See to it that a value has a name at the top level before an event."""
         made_now = event is not None and event.symbol.kind is Kind.CONSTRUCTOR and event.out is value
-        if value.root not in self.defined and not made_now and not self.plan_read(value.root):
+        if value.root not in self.defined and not made_now and not self.plan_read(value.root, before, kept):
             raise unknown_origin(value, event)
 
-    def plan_read(self, root: Value) -> bool:
+    def plan_read(self, root: Value, before: Event | None, kept: set[Event | None]) -> bool:
         """Plan to read a value from a wrapper that has a name at the top level by then."""
         for owner, attribute in root.owners:
-            if owner.root in self.defined or self.plan_read(owner.root):
+            if owner.root in self.defined or self.plan_read(owner.root, before, kept):
                 self.defined.add(root)
-                self.reads.setdefault(owner.born, []).append((root, owner, attribute))
+                after = owner.born if owner.born in kept else before
+                self.reads.setdefault(after, []).append((root, owner, attribute))
                 return True
         return False
 
-    def read_at(self, position: int) -> list[BoundSymbol]:
-        """The attribute reads planned for a position."""
+    def reads_after(self, event: Event | None) -> list[BoundSymbol]:
+        """The attribute reads that become possible after an event."""
         found = []
-        for root, owner, attribute in self.reads.get(position, ()):
+        for root, owner, attribute in self.reads.get(event, ()):
             arguments = (self.proxy(owner), attribute)
             self.name(root, f"{self.name(owner)}_{identifier(attribute)}")
             found.append(BoundSymbol(ops.GETATTR, arguments, {}, self.proxy(root)))
         return found
-
-
-def _values(tree: Any) -> list[Value]:
-    """The values in nested lists, tuples, dicts and slices."""
-    if type(tree) is Value:
-        return [tree]
-    if isinstance(tree, (list, tuple)):
-        return [value for item in tree for value in _values(item)]
-    if isinstance(tree, dict):
-        return [value for item in tree.values() for value in _values(item)]
-    return [v for v in (tree.start, tree.stop, tree.step) if isinstance(v, Value)] if isinstance(tree, slice) else []
 
 
 def unknown_origin(value: Value, event: Event | None) -> TraceError:

@@ -294,6 +294,12 @@ class Recorder:
             self.emit(event)
         return traced(self, out, event.out) if taken else out
 
+    def latest(self) -> Event | None:
+        """The top-level event that goes on, or the last one."""
+        if self.open_events:
+            return self.open_events[0]
+        return self.top[-1] if self.top else None
+
     def emit(self, event: Event) -> None:
         """Write an event into the open scope."""
         self.scopes[-1].append(event)

@@ -14,7 +14,7 @@ from .protocol import flatten, no_protocol, rule_source, try_unflatten
 from .source import Source
 from .symbols import Symbol, constructor_symbol, map_tree
 from .traced_number import TracedNumber
-from .values import Event, Value, describe
+from .values import Event, Value, describe, values_in
 from .wrapper_state import changes, is_unchanged, read_state
 
 if TYPE_CHECKING:
@@ -36,12 +36,25 @@ class _Seen(weakref.ref):
 class Pending:
     """A wrapper object between `_make_wrapper_subclass` and its first use."""
 
-    __slots__ = ("args", "kwargs", "obj", "requires_grad", "scope", "source")
+    __slots__ = ("args", "kwargs", "obj", "order", "requires_grad", "scope", "source", "start")
 
     def __init__(self, obj: Any, scope: list[Event], args: tuple, kwargs: dict, source: Source | None) -> None:
         self.obj, self.scope, self.source = obj, scope, source
         self.args, self.kwargs = args, kwargs
         self.requires_grad = obj.requires_grad
+        self.start = len(scope)
+        self.order = 0
+
+    def insert(self, event: Event) -> None:
+        """Put the constructor where the object was built, or after the last of its inner tensors."""
+        event.order = self.order
+        parts = {part.root for _, part in event.out.inner}
+        place = self.start
+        for index in range(self.start, len(self.scope)):
+            other = self.scope[index]
+            if (0 < other.order < self.order) or any(value.root in parts for value in values_in(other.out)):
+                place = index + 1
+        self.scope.insert(place, event)
 
 
 class Store:
@@ -60,6 +73,7 @@ class Store:
         self.captures: list[tuple[Value, torch.Tensor]] = []
         self.outside_wrappers: list[Any] = []
         self.numbers: list[Value] = []
+        self.built = 0
         self.sound: set[type] = set()
 
     def forget(self) -> None:
@@ -165,7 +179,9 @@ class Store:
 
     def pend(self, obj: Any, scope: list[Event], args: tuple, kwargs: dict, source: Source | None) -> None:
         """Remember a new wrapper object and the scope it was built in."""
-        self.pending[id(obj)] = Pending(obj, scope, args, kwargs, source)
+        self.pending[id(obj)] = waiting = Pending(obj, scope, args, kwargs, source)
+        self.built += 1
+        waiting.order = self.built
 
     def settle(self, scope: list[Event], wrappers: list[Any], function: bool) -> None:
         """At the end of a scope: complete the wrappers built in it, and look at its arguments again.
@@ -191,7 +207,9 @@ class Store:
         event = Event(constructor_symbol(type(obj)), (value,), {}, waiting.source)
         event.kwargs = {"given": (waiting.args, waiting.kwargs), "requires_grad": waiting.requires_grad}
         event.out = value
-        waiting.scope.append(event)
+        waiting.insert(event)
+        if waiting.scope is self.recorder.top:
+            value.born = event
         return value
 
     def adopt(self, obj: torch.Tensor) -> Value:
@@ -212,8 +230,7 @@ class Store:
         names, inner, value.metadata = flatten(obj, source)
         describe(value, obj)
         value.cls = type(obj)
-        level = len(self.recorder.scopes)
-        value.born = len(self.recorder.top) + (level > 1)
+        value.born = self.recorder.latest()
         parts = []
         for name, tensor in zip(names, inner, strict=True):
             part = self.value(tensor)
@@ -279,7 +296,7 @@ class Store:
         for name, tensor in zip(names, inner, strict=True):
             self.add_input(tensor, f"{hint}_{name}")
         value, names, inner = self.read(obj, value, None)
-        value.born = 0
+        value.born = None
         return value
 
     def capture(self, obj: torch.Tensor) -> Value:

@@ -46,11 +46,14 @@ class Construction:
     reason: str
     source: Source | None = None
 
-    def __str__(self) -> str:
+    def to_text(self, *, device: bool = True) -> str:
+        """One line: what was built, what became of it, why, and where it was built."""
         where = f"  {self.source.place}" if self.source is not None else ""
-        return (
-            f"{'kept  ' if self.kept else 'elided'}  {self.proxy.name}: {type_text(self.proxy)}, {self.reason}{where}"
-        )
+        fate = "kept  " if self.kept else "elided"
+        return f"{fate}  {self.proxy.name}: {type_text(self.proxy, device=device)}, {self.reason}{where}"
+
+    def __str__(self) -> str:
+        return self.to_text()
 
 
 class Ledger(tuple[Construction, ...]):
@@ -58,8 +61,12 @@ class Ledger(tuple[Construction, ...]):
 
     __slots__ = ()
 
+    def to_text(self, *, device: bool = True) -> str:
+        """A line for each construction; without devices it is the same on every machine."""
+        return "\n".join(c.to_text(device=device) for c in self) or "no wrapper was built"
+
     def __repr__(self) -> str:
-        return "\n".join(str(construction) for construction in self) or "no wrapper was built"
+        return self.to_text()
 
 
 NO_LEDGER = Ledger()

@@ -116,6 +116,7 @@ class _Recording:
                 taken.append(store.value(leaf))
             else:
                 taken.append(leaf.value if isinstance(leaf, TracedNumber) else leaf)
+        store.settle(self.recorder.top, [], True)
         for obj in [*leaves, *store.outside_wrappers]:
             if id(obj) in store.states:
                 store.sync(obj)

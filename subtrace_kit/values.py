@@ -9,7 +9,7 @@ import torch
 from .source import Source
 from .symbols import Context, Symbol
 
-__all__ = ["Event", "Value", "describe"]
+__all__ = ["Event", "Value", "describe", "values_in"]
 
 
 class Value:
@@ -38,7 +38,7 @@ class Value:
         self.inner: tuple[tuple[str, Value], ...] = ()
         self.metadata: Any = None
         self.owners: list[tuple[Value, str]] = []  # the wrappers it can be read from
-        self.born = 0  # position at the top level from which it can be read there
+        self.born: Event | None = None  # the top-level event after which it can be read; None: at the start
         self.outside = False  # there before the program: an input, a captured tensor, or inside one
         self.number: Any = None
         self.proxy: Any = None
@@ -54,6 +54,7 @@ class Event:
         "handled",
         "kwargs",
         "module",
+        "order",
         "out",
         "source",
         "subs",
@@ -71,6 +72,7 @@ class Event:
         self.context: Context | None = None
         self.module = ""
         self.checked = False  # whether the shape of its result depends on data
+        self.order = 0  # for constructors: which construction of the recording it is
         self.handled = False  # whether a class handles it in __torch_function__
         self.writes = False  # whether it has an effect besides its outputs
 
@@ -87,3 +89,14 @@ def describe(value: Value, tensor: torch.Tensor) -> Value:
     value.device = tensor.device
     value.requires_grad = tensor.requires_grad
     return value
+
+
+def values_in(tree: Any) -> list[Value]:
+    """The values in nested lists, tuples, dicts and slices."""
+    if type(tree) is Value:
+        return [tree]
+    if isinstance(tree, (list, tuple)):
+        return [value for item in tree for value in values_in(item)]
+    if isinstance(tree, dict):
+        return [value for item in tree.values() for value in values_in(item)]
+    return [v for v in (tree.start, tree.stop, tree.step) if isinstance(v, Value)] if isinstance(tree, slice) else []
