@@ -4,8 +4,9 @@ __version__ = "0.1.0"
 
 from .draw import draw
 from .errors import TraceError
+from .jit import jit
 from .passes import lower
 from .trace import Trace
 from .tracing import trace
 
-__all__ = ["Trace", "TraceError", "draw", "lower", "trace"]
+__all__ = ["Trace", "TraceError", "draw", "jit", "lower", "trace"]

@@ -7,13 +7,13 @@ from typing import Any
 
 import torch
 
-__all__ = ["capture_finder"]
+__all__ = ["Captures"]
 
-Found = tuple[str, Callable[[], Any]]
+Place = tuple[str, Callable[[], Any]]
 
 
-def capture_finder(fn: Any) -> Callable[[torch.Tensor], Found]:
-    """A function that says how the program knows a tensor, and how to get it as it is later.
+class Captures:
+    """Where a program keeps tensors that are not among its arguments.
 
     A parameter or buffer of a module, a closed-over variable and a global are looked up anew at each
     run, so a later change is seen. Any other tensor is held by reference.
@@ -21,22 +21,27 @@ def capture_finder(fn: Any) -> Callable[[torch.Tensor], Found]:
     Args:
         fn: The program.
     """
-    known: dict[int, Found] = {}
-    for path, fetch in _places(fn):
-        value = fetch()
-        if isinstance(value, torch.nn.Module):
+
+    def __init__(self, fn: Any) -> None:
+        self._known: dict[int, list[Place]] = {}
+        self.modules: list[tuple[str, torch.nn.Module]] = []
+        for path, fetch in _places(fn):
+            value = fetch()
+            if not isinstance(value, torch.nn.Module):
+                self._known.setdefault(id(value), []).append((path, fetch))
+                continue
+            for prefix, part in value.named_modules():
+                self.modules.append((f"{path}.{prefix}".strip("."), part))
             for name, fetch_part in _module_places(value):
-                known.setdefault(id(fetch_part()), (f"{path}.{name}" if path else name, fetch_part))
-        else:
-            known.setdefault(id(value), (path, fetch))
+                place = (f"{path}.{name}" if path else name, fetch_part)
+                self._known.setdefault(id(fetch_part()), []).append(place)
 
-    def find(tensor: torch.Tensor) -> Found:
-        return known.get(id(tensor), ("captured", lambda: tensor))
-
-    return find
+    def find(self, tensor: torch.Tensor) -> list[Place]:
+        """Every place that holds a tensor, by the user's name for it and a function that looks again."""
+        return self._known.get(id(tensor)) or [("captured", lambda: tensor)]
 
 
-def _places(fn: Any) -> Iterator[Found]:
+def _places(fn: Any) -> Iterator[Place]:
     if isinstance(fn, torch.nn.Module):
         yield "", lambda: fn
         return
@@ -62,7 +67,7 @@ def _holds(cell: Any) -> bool:
         return False
 
 
-def _module_places(module: torch.nn.Module) -> Iterator[Found]:
+def _module_places(module: torch.nn.Module) -> Iterator[Place]:
     for prefix, part in module.named_modules(remove_duplicate=False):
         for name in [*part._parameters, *part._buffers]:
             if getattr(part, name) is not None:

@@ -17,6 +17,7 @@ import torch
 
 from . import statements
 from .errors import TraceError
+from .guards import difference
 from .helpers import HELPERS
 from .literals import Literals
 from .naming import identifier
@@ -240,12 +241,30 @@ class Runner:
 
     def __call__(self, args: tuple, kwargs: dict) -> Any:
         """Check the arguments and run."""
-        trace = self.trace
-        trace.guard.check(args, kwargs)
-        captured = {c.proxy.name: c.fetch() for c in trace.captures}
-        check_captures(trace, captured)
+        self.check(args, kwargs)
+        return self.run(args, kwargs)
+
+    def check(self, args: tuple, kwargs: dict) -> None:
+        """Make sure that arguments and captured tensors are of the recorded kind."""
+        self.trace.guard.check(args, kwargs)
+        check_captures(self.trace, self.captured())
+
+    def fits(self, args: tuple, kwargs: dict) -> bool:
+        """Whether arguments and captured tensors are of the recorded kind."""
         try:
-            return self.function(*args, **kwargs, **captured)
+            self.check(args, kwargs)
+        except TraceError:
+            return False
+        return True
+
+    def captured(self) -> dict[str, Any]:
+        """The captured tensors as they are now."""
+        return {c.proxy.name: c.fetch() for c in self.trace.captures}
+
+    def run(self, args: tuple, kwargs: dict) -> Any:
+        """Run on arguments that were checked."""
+        try:
+            return self.function(*args, **kwargs, **self.captured())
         except TraceError:
             raise
         except Exception as error:
@@ -273,16 +292,21 @@ class Runner:
 
 
 def check_captures(trace: Trace, captured: dict[str, Any]) -> None:
-    """Refuse a captured tensor that has become another kind."""
-    from .guards import difference
-
+    """Refuse captured tensors and modules that have become another kind."""
     for capture in trace.captures:
-        if found := difference(capture.proxy, captured[capture.proxy.name]):
-            raise TraceError(
-                f"captured tensor {capture.path}: {found}",
-                cause="a parameter or closed-over tensor was replaced or cast after the recording",
-                way_out="trace again",
-            )
+        tensor = captured[capture.proxy.name]
+        if found := difference(capture.proxy, tensor):
+            raise _changed(f"captured tensor {capture.path}: {found}", "a parameter was replaced or cast")
+        if any(look() is not tensor for look in capture.others):
+            raise _changed(f"captured tensor {capture.path}: no longer shared", "tied weights were untied")
+    for flag in trace.flags:
+        if flag.module.training != flag.training:
+            what = f"module {flag.path or trace.name}: training is {flag.module.training} instead of {flag.training}"
+            raise _changed(what, "train() or eval() was called")
+
+
+def _changed(what: str, cause: str) -> TraceError:
+    return TraceError(what, cause=f"{cause} after the recording", way_out="trace again")
 
 
 def runner(trace: Trace) -> Runner:

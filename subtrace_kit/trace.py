@@ -12,7 +12,7 @@ from .proxies import Proxy, SubclassTensorProxy, TensorProxy
 from .source import Source
 from .symbols import DEFAULT_CONTEXT, BoundSymbol, Context, type_text
 
-__all__ = ["Capture", "Construction", "Ledger", "Trace"]
+__all__ = ["Capture", "Construction", "Ledger", "Trace", "TrainingFlag"]
 
 
 @dataclass(frozen=True)
@@ -23,11 +23,28 @@ class Capture:
         proxy: The value.
         path: How the user knows it (`fc1.weight`), or a made-up name.
         fetch: Returns the tensor as it is now.
+        others: More places that held the same tensor (tied weights); they must still hold it.
     """
 
     proxy: TensorProxy
     path: str
     fetch: Callable[[], Any] = field(compare=False, repr=False)
+    others: tuple[Callable[[], Any], ...] = field(default=(), compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class TrainingFlag:
+    """Whether a module that the program knows was in training mode.
+
+    Args:
+        path: How the user knows the module.
+        module: The module.
+        training: Its flag when the program was recorded.
+    """
+
+    path: str
+    module: Any = field(compare=False, repr=False)
+    training: bool = True
 
 
 @dataclass(frozen=True)
@@ -85,6 +102,8 @@ class Trace:
         captures: Tensors that are neither inputs nor results, by reference.
         ledger: After lowering, what became of each construction.
         context: The global state at the start.
+        flags: The training flags that it was recorded with.
+        program: The function or module that was recorded.
         failure: For the trace that an error carries: the text of the error at the last operation.
     """
 
@@ -97,6 +116,8 @@ class Trace:
     ledger: Ledger = NO_LEDGER
     context: Context = DEFAULT_CONTEXT
     failure: str = ""
+    flags: tuple[TrainingFlag, ...] = ()
+    program: Callable[..., Any] | None = field(default=None, compare=False, repr=False)
 
     @property
     def inputs(self) -> tuple[Proxy, ...]:

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from . import __version__
-from .captures import capture_finder
+from .captures import Captures
 from .errors import TraceError
 from .freeze import Freezer
 from .guards import Argument, Guard, argument_paths, identity, sharing
@@ -19,7 +19,7 @@ from .naming import identifier
 from .recorder import Recorder, run_program
 from .snapshot import Snapshot
 from .source import Source
-from .trace import Capture, Trace
+from .trace import Capture, Trace, TrainingFlag
 from .traced_number import TracedNumber
 from .values import Value
 
@@ -84,6 +84,8 @@ class _Recording:
         self.kind = (identity(self.leaves), sharing(self.leaves))
         self.snapshot = Snapshot()
         self.recorder = Recorder(self.snapshot)
+        self.places = Captures(fn)
+        self.flags = tuple(TrainingFlag(path, part, part.training) for path, part in self.places.modules)
         self.output: Any = None
 
     def run(self) -> Trace:
@@ -140,6 +142,8 @@ class _Recording:
             captures,
             context=self.context,
             failure=failure,
+            flags=self.flags,
+            program=self.fn,
         )
 
     def argument(self, freezer: Freezer, path: str, value: Any) -> Argument:
@@ -150,13 +154,12 @@ class _Recording:
         return Argument(path, freezer.proxy(value))
 
     def captures(self, freezer: Freezer) -> tuple[Capture, ...]:
-        find = capture_finder(self.fn)
         found = []
         for value, obj in self.recorder.store.captures:
-            path, fetch = find(obj)
+            (path, fetch), *others = self.places.find(obj)
             freezer.name(value, identifier(path))
             freezer.defined.add(value.root)
-            found.append(Capture(freezer.proxy(value), path, fetch))
+            found.append(Capture(freezer.proxy(value), path, fetch, tuple(look for _, look in others)))
         return tuple(found)
 
     def explain(self, error: Exception, values: list[Any]) -> TraceError:

@@ -62,8 +62,8 @@ def written(func: Any, args: Any, kwargs: Any) -> Iterator[torch.Tensor]:
 def deepcopy_wrapper(tensor: Any, memo: dict[int, Any]) -> Any:
     """`__deepcopy__` of a wrapper with its state in `__dict__`; only for leaves, as in torch.
 
-    Torch's own takes the outer strides from `clone()` and the inner tensors from `deepcopy()`. These
-    disagree on expanded or offset tensors, so here the outer tensor is made from the inner ones.
+    Torch's own takes the outer strides from `clone()` and the inner tensors from `deepcopy()`, which disagree
+    on expanded tensors, and fails on views with an offset. Here the outer tensor is made from the inner ones.
     """
     if id(tensor) in memo:
         return memo[id(tensor)]

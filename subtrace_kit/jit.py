@@ -1,0 +1,63 @@
+"""jit: a trace for each kind of input, made when it is first met."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from .codegen import runner
+from .errors import TraceError
+from .passes import lower
+from .trace import Trace
+from .tracing import trace
+
+__all__ = ["jit"]
+
+LIMIT = 64
+"""Kinds of input after which a program is taken to have too many."""
+
+
+def jit(fn: Callable[..., Any], *, backend: str = "eager") -> Callable[..., Any]:
+    """Run a program through lowered traces, one for each kind of input.
+
+    Args:
+        fn: A function or an nn.Module.
+        backend: "eager" runs the lowered ops one by one.
+
+    Returns:
+        A function that is called like `fn`. Its attribute `traces` lists the lowered traces.
+
+    Raises:
+        TraceError: The program cannot be traced or lowered, or meets too many kinds of input.
+
+    Example:
+        >>> import torch, subtrace_kit
+        >>> f = subtrace_kit.jit(lambda x: x * 2)
+        >>> f(torch.ones(2)), f(torch.ones(3)), len(f.traces)
+        (tensor([2., 2.]), tensor([2., 2., 2.]), 2)
+    """
+    if backend != "eager":
+        raise TraceError(f"jit has no backend {backend!r}", cause="only lowered ops are run", way_out='backend="eager"')
+    return _Jitted(fn)
+
+
+class _Jitted:
+    def __init__(self, fn: Callable[..., Any]) -> None:
+        self.fn = fn
+        self.traces: list[Trace] = []
+        functools.update_wrapper(self, fn, updated=())
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run on arguments of any kind."""
+        for known in self.traces:
+            if runner(known).fits(args, kwargs):
+                return runner(known).run(args, kwargs)
+        if len(self.traces) >= LIMIT:
+            raise TraceError(
+                f"{LIMIT} kinds of input so far",
+                cause="an argument that is another Python number or shape at each call",
+                way_out="pass such numbers as tensors",
+            )
+        self.traces.insert(0, lower(trace(self.fn)(*args, **kwargs)))
+        return self.traces[0](*args, **kwargs)
