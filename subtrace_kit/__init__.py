@@ -2,6 +2,7 @@
 
 __version__ = "0.1.0"
 
+from .backward import backward
 from .draw import draw
 from .errors import TraceError
 from .jit import jit
@@ -9,4 +10,4 @@ from .passes import lower
 from .trace import Trace
 from .tracing import trace
 
-__all__ = ["Trace", "TraceError", "draw", "jit", "lower", "trace"]
+__all__ = ["Trace", "TraceError", "backward", "draw", "jit", "lower", "trace"]

@@ -36,9 +36,14 @@ class Captures:
                 place = (f"{path}.{name}" if path else name, fetch_part)
                 self._known.setdefault(id(fetch_part()), []).append(place)
 
-    def find(self, tensor: torch.Tensor) -> list[Place]:
-        """Every place that holds a tensor, by the user's name for it and a function that looks again."""
-        return self._known.get(id(tensor)) or [("captured", lambda: tensor)]
+    def find(self, tensor: torch.Tensor, name: str) -> list[Place]:
+        """Every place that holds a tensor, by the user's name for it and a function that looks again.
+
+        Args:
+            tensor: The tensor.
+            name: What to call it if no place is known.
+        """
+        return self._known.get(id(tensor)) or [(name, lambda: tensor)]
 
 
 def _places(fn: Any) -> Iterator[Place]:

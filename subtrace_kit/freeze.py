@@ -127,7 +127,7 @@ class Freezer:
         """One event, and all inside it."""
         for value in values_in(event.out):
             if not value.root.name:
-                self.name(value)
+                self.name(value, base_name(event.symbol.name))
         subs = tuple([self.bind(inner) for inner in event.subs]) if event.subs else ()
         built = event.symbol.kind is Kind.CONSTRUCTOR
         return BoundSymbol(

@@ -333,6 +333,18 @@ def dispatch_depth() -> int:
     return torch._C._len_torch_dispatch_stack()
 
 
+def node_number(value: Any) -> int | None:
+    """The running number of the autograd node that made a tensor, or None."""
+    node = value.grad_fn if isinstance(value, torch.Tensor) else None
+    return None if node is None else node._sequence_nr()
+
+
+def current_node_number() -> int | None:
+    """The running number of the autograd node whose backward runs, or None."""
+    node = torch._C._current_autograd_node()
+    return None if node is None else node._sequence_nr()
+
+
 def in_functorch() -> bool:
     """Whether a functorch transform (vmap, grad, ...) is on."""
     return torch._C._are_functorch_transforms_active()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from . import ops
+from .backward import BackwardError, backward
 from .errors import TraceError
 from .ledger import record_ledger
 from .proxies import NumberProxy, Proxy, SubclassTensorProxy, TensorProxy
@@ -16,7 +17,7 @@ __all__ = ["drop_dead_code", "flatten_inputs", "has_effect", "lower", "unroll"]
 AUTOGRAD = frozenset({"backward", "grad", "register_hook", "register_post_accumulate_grad_hook", "retain_grad"})
 
 
-def lower(trace: Trace) -> Trace:
+def lower(trace: Trace, *, check_backward: bool = True) -> Trace:
     """A trace on wrapper objects -> a trace on their inner tensors.
 
     Where autograd follows an operation on wrappers, the operation stays, on wrapper objects, so that
@@ -24,13 +25,16 @@ def lower(trace: Trace) -> Trace:
 
     Args:
         trace: What `subtrace_kit.trace` recorded.
+        check_backward: Whether to try the backward once on made-up inputs, where an input of the
+            program requires a gradient, so that a missing rule is found now.
 
     Returns:
         A trace that is called the same way and gives the same result. It builds a wrapper object
         only where one is returned, stored or wanted by autograd; `ledger` says which, and why.
 
     Raises:
-        TraceError: The program does something that has no meaning on inner tensors.
+        TraceError: The program does something that has no meaning on inner tensors, or its backward
+            needs an op that a class has no rule for.
 
     Example:
         >>> import torch, subtrace_kit
@@ -42,7 +46,27 @@ def lower(trace: Trace) -> Trace:
     if trace.failure:
         raise TraceError("the trace of a failed program cannot be lowered", way_out="mend the program first")
     lowered = drop_dead_code(flatten_inputs(unroll(trace)))
+    if check_backward and trace.program is not None and _wants_gradient(trace):
+        try_backward(trace)
     return record_ledger(trace, lowered)
+
+
+def _wants_gradient(trace: Trace) -> bool:
+    return any(isinstance(p, TensorProxy) and p.requires_grad for p in trace.inputs)
+
+
+def try_backward(trace: Trace) -> None:
+    """Look for ops that the backward would send and a class has no rule for.
+
+    Programs that need special values, and those without a backward, cannot be tried: they pass.
+    """
+    try:
+        backward(trace)
+    except BackwardError as error:
+        if isinstance(error.__cause__, (NotImplementedError, TypeError)):
+            raise
+    except TraceError:
+        return
 
 
 # -------------------------------------------------------------------------------------------- unroll

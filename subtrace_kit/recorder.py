@@ -35,6 +35,7 @@ from .intercept import (
     lacks_protocol,
     no_torch_function,
 )
+from .node_lines import NodeLines
 from .ops import OpInfo, function_symbol, op_info
 from .protocol import no_protocol
 from .snapshot import Snapshot
@@ -74,15 +75,17 @@ class Recorder:
 
     Args:
         snapshot: Remembers what the program overwrites.
+        backward: Whether ops that a backward sends are put under the line of their forward op.
     """
 
-    def __init__(self, snapshot: Snapshot) -> None:
+    def __init__(self, snapshot: Snapshot, backward: bool = False) -> None:
         self.top: list[Event] = []
         self.scopes: list[list[Event]] = [self.top]
         self.kinds = [TOP]
         self.open_events: list[Event] = []
         self.snapshot = snapshot
         self.store = Store(self)
+        self.nodes = NodeLines() if backward else None
         self.modes = Modes(self)
         self.base_modes = dispatch_depth() + 1
         self.passing: Any = None
@@ -163,6 +166,8 @@ class Recorder:
         # Directly inside a function the nearest line is the function's own, unless a class handles functions.
         known = kind == FUNCTION and not self.open_events[-1].handled
         event = Event(info.symbol, None, None, self.open_events[-1].source if known else self.here())
+        if self.nodes is not None:
+            self.nodes.credit(event)
         event.writes = info.mutable or info.random
         if wrapped:
             return self.run(event, ATEN, self.send_to_class, args, kwargs, func)
@@ -283,6 +288,8 @@ class Recorder:
     def close(self, event: Event, kind: int, out: Any) -> Any:
         """Keep the event if it matters, and give numbers taken from tensors a memory of it."""
         taken = kind == FUNCTION and self.store.take_number(event, out)
+        if self.nodes is not None:
+            self.nodes.remember(event, out)
         out_kind = type(event.out)
         if (
             event.writes

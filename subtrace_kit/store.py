@@ -299,9 +299,9 @@ class Store:
         value.born = None
         return value
 
-    def capture(self, obj: torch.Tensor) -> Value:
+    def capture(self, obj: torch.Tensor, hint: str = "captured") -> Value:
         """Take in a tensor that the program finds outside: a parameter, a closed-over tensor."""
-        value = self.add_input(obj, "captured")
+        value = self.add_input(obj, hint)
         self.captures.append((value, obj))
         return value
 

@@ -23,7 +23,7 @@ from .trace import Capture, Trace, TrainingFlag
 from .traced_number import TracedNumber
 from .values import Value
 
-__all__ = ["trace"]
+__all__ = ["record", "trace"]
 
 
 def trace(fn: Callable[..., Any], *, fake: bool = False) -> Callable[..., Trace]:
@@ -55,7 +55,7 @@ def trace(fn: Callable[..., Any], *, fake: bool = False) -> Callable[..., Trace]
             way_out="subtrace_kit.trace(fn)(*args)",
         )
 
-    def record(*args: Any, **kwargs: Any) -> Trace:
+    def start(*args: Any, **kwargs: Any) -> Trace:
         if current_listener() is not None:
             raise TraceError(
                 "a trace inside a program that is being traced",
@@ -66,16 +66,29 @@ def trace(fn: Callable[..., Any], *, fake: bool = False) -> Callable[..., Trace]
             from .fake import on_fake_tensors
 
             with on_fake_tensors((args, kwargs)) as (args, kwargs):
-                return _Recording(fn, args, kwargs).run()
-        return _Recording(fn, args, kwargs).run()
+                return record(fn, args, kwargs)
+        return record(fn, args, kwargs)
 
-    return record
+    return start
+
+
+def record(fn: Any, args: tuple, kwargs: dict, *, places: Any = None, backward: bool = False) -> Trace:
+    """Run a program once under a recorder.
+
+    Args:
+        fn: The program.
+        args: Its positional arguments.
+        kwargs: Its keyword arguments.
+        places: Where to look for captured tensors, if not in `fn`.
+        backward: Whether ops that autograd's backward sends go under the line of their forward.
+    """
+    return _Recording(fn, args, kwargs, fn if places is None else places, backward).run()
 
 
 class _Recording:
     """One run of one program."""
 
-    def __init__(self, fn: Callable[..., Any], args: tuple, kwargs: dict) -> None:
+    def __init__(self, fn: Callable[..., Any], args: tuple, kwargs: dict, places: Any, backward: bool) -> None:
         self.fn, self.args, self.kwargs = fn, args, kwargs
         self.positional = _parameter_names(fn, args)
         self.leaves, self.spec = flatten_tree((args, kwargs))
@@ -83,8 +96,8 @@ class _Recording:
         self.context = global_context(1 << 30)
         self.kind = (identity(self.leaves), sharing(self.leaves))
         self.snapshot = Snapshot()
-        self.recorder = Recorder(self.snapshot)
-        self.places = Captures(fn)
+        self.recorder = Recorder(self.snapshot, backward)
+        self.places = Captures(places)
         self.flags = tuple(TrainingFlag(path, part, part.training) for path, part in self.places.modules)
         self.output: Any = None
 
@@ -156,7 +169,7 @@ class _Recording:
     def captures(self, freezer: Freezer) -> tuple[Capture, ...]:
         found = []
         for value, obj in self.recorder.store.captures:
-            (path, fetch), *others = self.places.find(obj)
+            (path, fetch), *others = self.places.find(obj, value.hint)
             freezer.name(value, identifier(path))
             freezer.defined.add(value.root)
             found.append(Capture(freezer.proxy(value), path, fetch, tuple(look for _, look in others)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 from collections.abc import Iterator
 from typing import Any
@@ -24,6 +25,19 @@ LAYOUT = overloads(
     "alias as_strided detach diagonal expand permute select.int slice.Tensor split.Tensor split_with_sizes"
     " squeeze squeeze.dim squeeze.dims t transpose.int unbind.int unfold unsqueeze view _unsafe_view"
 )
+
+
+@contextlib.contextmanager
+def lazy_bits() -> Iterator[None]:
+    """Let a handler see that a tensor is conjugated or negated lazily, as by `x.conj()` and `x.conj().imag`.
+
+    Torch resolves these marks before it calls `__torch_dispatch__`, but only for the tensors it passes. In
+    the handler it has stopped looking for them, and inner tensors that bear one are taken for what they are
+    not, without an error.
+    """
+    keys, guard = torch._C.DispatchKey, torch._C._SetExcludeDispatchKeyGuard
+    with guard(keys.Conjugate, False), guard(keys.Negative, False):
+        yield
 
 
 def no_rule(cls: type, func: Any) -> NotImplementedError:

@@ -8,7 +8,7 @@ import torch
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import return_and_correct_aliasing
 
-from .common import LAYOUT, aten, check_pair, deepcopy_wrapper, no_rule, overloads, take_apart
+from .common import LAYOUT, aten, check_pair, deepcopy_wrapper, lazy_bits, no_rule, overloads, take_apart
 
 
 class ComplexTensor(torch.Tensor):
@@ -46,9 +46,10 @@ class ComplexTensor(torch.Tensor):
         # Another: without a dtype it would be torch's default one, not that of the parts.
         grad = re.requires_grad or im.requires_grad
         where = re.shape, re.stride(), re.storage_offset()
-        return torch.Tensor._make_wrapper_subclass(
-            cls, *where, dtype=re.dtype.to_complex(), device=re.device, requires_grad=grad
-        )
+        with torch.inference_mode(re.is_inference()):  # It is what its parts are, or views of it fail.
+            return torch.Tensor._make_wrapper_subclass(
+                cls, *where, dtype=re.dtype.to_complex(), device=re.device, requires_grad=grad
+            )
 
     def __init__(self, re: torch.Tensor, im: torch.Tensor) -> None:
         self.re = re
@@ -76,7 +77,8 @@ class ComplexTensor(torch.Tensor):
     ) -> Any:
         kwargs = kwargs or {}
         rule = _RULES.get(func)
-        return rule(func, *args, **kwargs) if rule else take_apart(cls, func, args, kwargs)
+        with lazy_bits():
+            return rule(func, *args, **kwargs) if rule else take_apart(cls, func, args, kwargs)
 
 
 def _parts(x: Any) -> tuple[Any, Any]:
@@ -104,7 +106,7 @@ def _each(func: Any, z: ComplexTensor, *args: Any, **kwargs: Any) -> Any:
 
 
 def _conj(func: Any, z: ComplexTensor) -> ComplexTensor:
-    # conj() is a view: a write to it must reach z. So the imaginary part is negated by a view too.
+    # conj() is a view: a write to it must reach z. So the imaginary part is negated lazily too.
     out = type(z)(z.re.detach(), torch._neg_view(z.im))
     return return_and_correct_aliasing(func, (z,), {}, out)
 
@@ -127,6 +129,12 @@ def _product(func: Any, x: Any, y: Any) -> ComplexTensor:
     """Any op that is linear in each of two operands: a product of numbers, or of matrices."""
     (xr, xi), (yr, yi) = _parts(x), _parts(y)
     return ComplexTensor(func(xr, yr) - func(xi, yi), func(xr, yi) + func(xi, yr))
+
+
+def _matrix_product(func: Any, x: torch.Tensor, y: torch.Tensor) -> ComplexTensor:
+    if x.dtype != y.dtype:  # Torch refuses it, and autograd would send a complex gradient to a real tensor.
+        raise RuntimeError(f"ComplexTensor: {func} of {x.dtype} and {y.dtype}; make the dtypes the same")
+    return _product(func, x, y)
 
 
 def _div(func: Any, x: Any, y: Any) -> ComplexTensor:
@@ -201,17 +209,18 @@ _NOT_IN_PLACE = dict(
 _RULES: dict[Any, Any] = {
     **dict.fromkeys(_EACH, _each),
     **dict.fromkeys(_NOT_IN_PLACE, _in_place),
-    **dict.fromkeys(overloads("mul.Tensor mm bmm mv dot matmul"), _product),
+    **dict.fromkeys(overloads("mul.Tensor mul.Scalar"), _product),
+    **dict.fromkeys(overloads("div.Tensor div.Scalar"), _div),
+    **dict.fromkeys(overloads("mm bmm mv dot matmul"), _matrix_product),
     **dict.fromkeys(overloads("cat stack"), _join),
     **dict.fromkeys(overloads("eq.Tensor eq.Scalar"), _eq),
     aten.copy_.default: _copy_,
     aten._conj.default: _conj,
-    aten.conj_physical.default: lambda _, z: ComplexTensor(z.re.clone(), -z.im),
+    aten._conj_physical.default: lambda _, z: ComplexTensor(z.re.clone(), -z.im),
     aten.add.Tensor: _add,
     aten.sub.Tensor: lambda _, x, y, alpha=1: _add(_, x, -y, alpha),
     aten.rsub.Scalar: lambda _, x, y, alpha=1: _add(_, y, -x, alpha),
     aten.addmm.default: lambda _, bias, x, y, beta=1, alpha=1: bias * beta + x @ y * alpha,
-    aten.div.Tensor: _div,
     aten.reciprocal.default: _reciprocal,
     aten.pow.Tensor_Scalar: _pow,
     aten.exp.default: _exp,

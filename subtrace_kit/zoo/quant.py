@@ -8,7 +8,7 @@ import torch
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import return_and_correct_aliasing
 
-from .common import aten, deepcopy_wrapper, no_rule, overloads, take_apart
+from .common import aten, deepcopy_wrapper, lazy_bits, no_rule, overloads, take_apart
 
 
 class QuantTensor(torch.Tensor):
@@ -45,9 +45,9 @@ class QuantTensor(torch.Tensor):
         _check(cls, q, scale, axis)
         # The dtype is that of the values, though the memory is int8. And no requires_grad: int8 cannot be
         # trained. `to_quant` makes one that hands gradients on.
-        return torch.Tensor._make_wrapper_subclass(
-            cls, q.shape, q.stride(), q.storage_offset(), dtype=scale.dtype, device=q.device
-        )
+        where = q.shape, q.stride(), q.storage_offset()
+        with torch.inference_mode(q.is_inference()):  # It is what q is, or views of it fail.
+            return torch.Tensor._make_wrapper_subclass(cls, *where, dtype=scale.dtype, device=q.device)
 
     def __init__(self, q: torch.Tensor, scale: torch.Tensor, axis: int, whole: bool = True) -> None:
         self.q = q
@@ -100,7 +100,8 @@ class QuantTensor(torch.Tensor):
     ) -> Any:
         kwargs = kwargs or {}
         rule = _RULES.get(func)
-        return rule(func, *args, **kwargs) if rule else take_apart(cls, func, args, kwargs)
+        with lazy_bits():
+            return rule(func, *args, **kwargs) if rule else take_apart(cls, func, args, kwargs)
 
 
 def _check(cls: type, q: torch.Tensor, scale: torch.Tensor, axis: int) -> None:

@@ -8,7 +8,7 @@ import torch
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import return_and_correct_aliasing
 
-from .common import LAYOUT, aten, deepcopy_wrapper, no_rule, written
+from .common import LAYOUT, aten, deepcopy_wrapper, lazy_bits, no_rule, written
 
 
 class ScaleTensor(torch.Tensor):
@@ -47,7 +47,10 @@ class ScaleTensor(torch.Tensor):
         # A trap: this makes a new leaf, whatever graph `raw` belongs to. `to_scale` keeps the graph.
         grad = raw.requires_grad or scale.requires_grad
         where = raw.shape, raw.stride(), raw.storage_offset()
-        return torch.Tensor._make_wrapper_subclass(cls, *where, dtype=raw.dtype, device=raw.device, requires_grad=grad)
+        with torch.inference_mode(raw.is_inference()):  # It is what raw is, or views of it fail.
+            return torch.Tensor._make_wrapper_subclass(
+                cls, *where, dtype=raw.dtype, device=raw.device, requires_grad=grad
+            )
 
     def __init__(self, raw: torch.Tensor, scale: torch.Tensor) -> None:
         self.raw = raw
@@ -77,7 +80,8 @@ class ScaleTensor(torch.Tensor):
     def __torch_dispatch__(  # type: ignore[override]
         cls, func: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
-        return _RULES.get(func, _on_values)(func, *args, **(kwargs or {}))
+        with lazy_bits():
+            return _RULES.get(func, _on_values)(func, *args, **(kwargs or {}))
 
 
 def _layout(func: Any, tensor: ScaleTensor, *args: Any, **kwargs: Any) -> Any:

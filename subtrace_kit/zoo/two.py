@@ -8,7 +8,7 @@ import torch
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import return_and_correct_aliasing
 
-from .common import aten, check_pair, deepcopy_wrapper, no_rule, written
+from .common import aten, check_pair, deepcopy_wrapper, lazy_bits, no_rule, written
 
 
 class TwoTensor(torch.Tensor):
@@ -39,9 +39,9 @@ class TwoTensor(torch.Tensor):
         # A trap: this makes a new leaf. Even if `a` requires grad, gradients end in the outer tensor
         # and never reach `a`. `to_two` is the way that keeps the graph.
         grad = a.requires_grad or b.requires_grad
-        return torch.Tensor._make_wrapper_subclass(
-            cls, a.shape, a.stride(), a.storage_offset(), dtype=a.dtype, device=a.device, requires_grad=grad
-        )
+        where = a.shape, a.stride(), a.storage_offset()
+        with torch.inference_mode(a.is_inference()):  # It is what its halves are, or views of it fail.
+            return torch.Tensor._make_wrapper_subclass(cls, *where, dtype=a.dtype, device=a.device, requires_grad=grad)
 
     def __init__(self, a: torch.Tensor, b: torch.Tensor) -> None:
         self.a = a
@@ -73,8 +73,9 @@ class TwoTensor(torch.Tensor):
             return out
         if not all(isinstance(tensor, TwoTensor) for tensor in written(func, args, kwargs)):
             raise no_rule(cls, f"{func} into a plain tensor, which cannot hold both results")
-        out_a = func(*_halves("a", args), **_halves("a", kwargs))
-        out_b = func(*_halves("b", args), **_halves("b", kwargs))
+        with lazy_bits():
+            out_a = func(*_halves("a", args), **_halves("a", kwargs))
+            out_b = func(*_halves("b", args), **_halves("b", kwargs))
         out = pytree.tree_map(lambda x, y: _pair(cls, func, x, y), out_a, out_b)
         # In-place ops return their very argument; views share the outer memory as the inner ones do.
         return return_and_correct_aliasing(func, args, kwargs, out)
