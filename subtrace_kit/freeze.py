@@ -81,7 +81,7 @@ class Freezer:
             number = value.number[0]
             return NumberProxy(name, type(number), number, value.number[1])
         fields = (
-            name, value.shape, value.stride, value.dtype, value.device, value.requires_grad, value.offset,
+            name, value.shape, value.stride, value.dtype, value.device, value.requires_grad, value.offset, value.lazy,
         )  # fmt: skip
         if value.cls is None:
             return TensorProxy(*fields)

@@ -157,6 +157,7 @@ def tensor_fields(tensor: torch.Tensor) -> dict[str, Any]:
         "stride": stride,
         "device": tensor.device,
         "requires_grad": tensor.requires_grad,
+        "lazy": (tensor.is_conj(), tensor.is_neg()),
     }
 
 

@@ -86,6 +86,7 @@ class TensorProxy(Proxy):
         device: Its device.
         requires_grad: Whether autograd follows it.
         storage_offset: Offset into its storage, in elements.
+        lazy: Whether its conjugate bit and its negative bit are set: handlers run with both left alone.
     """
 
     shape: tuple[int, ...]
@@ -94,6 +95,7 @@ class TensorProxy(Proxy):
     device: torch.device
     requires_grad: bool = False
     storage_offset: int = 0
+    lazy: tuple[bool, bool] = (False, False)
 
 
 @dataclass(frozen=True)
@@ -129,6 +131,7 @@ def _fields_of(like: Proxy | torch.Tensor) -> dict[str, Any]:
         "device": like.device,
         "requires_grad": like.requires_grad,
         "storage_offset": like.storage_offset(),
+        "lazy": (like.is_conj(), like.is_neg()),
     }
 
 

@@ -12,29 +12,27 @@ Objects are tied to values by identity, so every object seen is kept alive until
 
 from __future__ import annotations
 
-import contextlib
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from types import NoneType
 from typing import Any
 
 import torch
 
-from . import ops
+from . import ops, refusals
 from .errors import TraceError
 from .intercept import (
     RANDOM_STATE,
     Modes,
     OpOverload,
-    current_listener,
     dispatch_depth,
     global_context,
     handles_functions,
-    in_functorch,
     is_wrapper_type,
     lacks_protocol,
     no_torch_function,
 )
+from .module_paths import ModulePaths
 from .node_lines import NodeLines
 from .ops import OpInfo, function_symbol, op_info
 from .protocol import no_protocol
@@ -75,10 +73,11 @@ class Recorder:
 
     Args:
         snapshot: Remembers what the program overwrites.
+        modules: Knows which module runs.
         backward: Whether ops that a backward sends are put under the line of their forward op.
     """
 
-    def __init__(self, snapshot: Snapshot, backward: bool = False) -> None:
+    def __init__(self, snapshot: Snapshot, modules: ModulePaths, backward: bool = False) -> None:
         self.top: list[Event] = []
         self.scopes: list[list[Event]] = [self.top]
         self.kinds = [TOP]
@@ -93,7 +92,7 @@ class Recorder:
         self.paused = False
         self.just_opened = False  # whether a function was opened and nothing has run in it yet
         self.bookkeeping = _Bookkeeping(self)
-        self.modules: list[str] = []
+        self.modules = modules
         self.failures: list[tuple[BaseException, Event]] = []
         self.refusal: TraceError | None = None
 
@@ -119,7 +118,8 @@ class Recorder:
         if printing or name in ops.PRINTING:
             with self.bookkeeping:
                 return func(*args, **kwargs)
-        self.refuse_unless_traceable(name, args, source)
+        if (refusal := refusals.of_function(func, name, args, source, self.store)) is not None:
+            raise self.refuse(refusal)
         event = Event(function_symbol(func), None, None, source)
         out = self.run(event, FUNCTION, func, args, kwargs)
         if name in ops.HOOKS:
@@ -162,7 +162,7 @@ class Recorder:
         info = op_info(func)
         kind = self.kinds[-1]
         if info.takes_storage and kind in (TOP, APPLY) and any(isinstance(a, torch.UntypedStorage) for a in args):
-            raise self.refuse(unpickled(self.here()))
+            raise self.refuse(refusals.raw_storage(self.here()))
         # Directly inside a function the nearest line is the function's own, unless a class handles functions.
         known = kind == FUNCTION and not self.open_events[-1].handled
         event = Event(info.symbol, None, None, self.open_events[-1].source if known else self.here())
@@ -201,7 +201,7 @@ class Recorder:
         finally:
             self.passing = None
         if out is None and op_info(func).returns and not op_info(func).mutable:
-            raise self.refuse(self.store.returned_nothing(func, args, kwargs))
+            raise self.refuse(refusals.returned_nothing(func, args, kwargs, self.here()))
         return out
 
     def constructed(self, obj: torch.Tensor, args: tuple, kwargs: dict) -> None:
@@ -265,7 +265,7 @@ class Recorder:
         event.kwargs = self.store.map_in(kwargs, wrappers) if kwargs else kwargs
         if kind != ATEN:
             event.context = global_context(self.base_modes)
-            event.module = self.modules[-1] if self.modules else ""
+            event.module = self.modules.now
             event.handled = any(handles_functions(type(obj)) for obj in wrappers)
         elif op_info(op).mutable:
             self.snapshot.before_write(args, kwargs, op_info(op))
@@ -323,33 +323,6 @@ class Recorder:
         self.emit(event)
         return traced(self, value, number)
 
-    @contextlib.contextmanager
-    def follow_modules(self, fn: Any) -> Iterator[None]:
-        """Note the path of the nn.Module that runs, where `fn` is a module."""
-        if not isinstance(fn, torch.nn.Module):
-            yield
-            return
-        paths = {id(part): path for path, part in fn.named_modules()}
-        before, after = (
-            torch.nn.modules.module.register_module_forward_pre_hook,
-            (torch.nn.modules.module.register_module_forward_hook),
-        )
-        enter = before(lambda module, _: self.enter_module(paths.get(id(module))))
-        leave = after(lambda module, *_: self.leave_module(paths.get(id(module))), always_call=True)
-        try:
-            yield
-        finally:
-            enter.remove()
-            leave.remove()
-
-    def enter_module(self, path: str | None) -> None:
-        if path and current_listener() is self:
-            self.modules.append(path)
-
-    def leave_module(self, path: str | None) -> None:
-        if path and current_listener() is self and self.modules:
-            self.modules.pop()
-
     # -------------------------------------------------------------------------------- refusing
 
     def refuse(self, error: TraceError) -> TraceError:
@@ -357,48 +330,9 @@ class Recorder:
         self.refusal = self.refusal or error
         return error
 
-    def refuse_unless_traceable(self, name: str, args: tuple, source: Source | None) -> None:
-        what = ""
-        if name in ops.LEAVES_TORCH:
-            what = f"{ops.LEAVES_TORCH[name]} takes the data of a {type(args[0]).__name__} out of torch"
-            cause, out = "numbers computed outside torch would be frozen into the trace", "stay in torch ops"
-        elif name in ops.BRANCHES:
-            what = f"a branch on the data of a {type(args[0]).__name__}"
-            cause = "an `if`, `while`, `and`, `not` or assert on a tensor: the trace holds only the side taken"
-            out = "use torch.where, or take the decision outside the traced program"
-        elif in_functorch():
-            what = "a functorch transform (vmap, grad, jvp, ...) inside the program"
-            cause = "inside a transform torch hands out stand-ins for the real tensors"
-            out = "apply the transform outside the traced program, or write the loop out"
-        elif name in ops.HOOKS and self.store.closes_over(args[1:]):
-            what = "a hook that closes over a tensor of the program"
-            cause, out = "it would keep the tensor of the recorded run", "pass the tensor through ctx of a Function"
-        elif name == "__set__" and args and is_wrapper_type(type(args[0])) and len(args) == 2:
-            return self.refuse_data_assignment(args, source)
-        if what:
-            raise self.refuse(TraceError(what, source=source, cause=cause, way_out=out))
-
-    def refuse_data_assignment(self, args: tuple, source: Source | None) -> None:
-        if isinstance(args[1], torch.Tensor) and source is not None and ".data" in source.text:
-            raise self.refuse(
-                TraceError(
-                    f"assigning .data of a {type(args[0]).__name__} cannot be traced",
-                    source=source,
-                    cause="it replaces the outer shell and leaves the inner tensors as they were",
-                    way_out="write into the tensor with copy_",
-                )
-            )
-
     def branch_on_number(self) -> TraceError:
-        """The error for a comparison or truth test of a number taken out of a tensor."""
-        return self.refuse(
-            TraceError(
-                "a branch on a number that was taken out of a tensor",
-                source=self.locate()[0],
-                cause="an `if`, comparison or conversion of .item(): the trace holds only the side taken",
-                way_out="use torch.where on the tensor, or take the decision outside the traced program",
-            )
-        )
+        """Refuse a comparison or truth test of a number that was taken out of a tensor."""
+        return self.refuse(refusals.branch_on_number(self.locate()[0]))
 
     # --------------------------------------------------------------------------------- looking
 
@@ -432,16 +366,6 @@ class Recorder:
 def run_program(fn: Callable[..., Any], args: tuple, kwargs: dict) -> Any:
     """Call the program. Frames above this one are the user's."""
     return fn(*args, **kwargs)
-
-
-def unpickled(source: Source | None) -> TraceError:
-    """The error for a tensor made from raw storage."""
-    return TraceError(
-        "a tensor is made from raw storage, as torch.load and pickle do",
-        source=source,
-        cause="data that went out of torch and came back: a trace would freeze the values of the recorded run",
-        way_out="load outside the traced program and pass the tensor in; copy tensors with clone()",
-    )
 
 
 _run_program_code = run_program.__code__

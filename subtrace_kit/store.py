@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from . import ops
-from .errors import TraceError
 from .intercept import handles_functions, is_wrapper_type, lacks_protocol
-from .protocol import flatten, no_protocol, rule_source, try_unflatten
+from .protocol import flatten, no_protocol, try_unflatten
 from .source import Source
 from .symbols import Symbol, constructor_symbol, map_tree
 from .traced_number import TracedNumber
@@ -349,17 +348,6 @@ class Store:
         cells = [c for f in functions for c in getattr(f, "__closure__", None) or ()]
         held = [self.values.get(id(cell.cell_contents)) for cell in cells]
         return any(value is not None and not value.outside for value in held)
-
-    def returned_nothing(self, func: Any, args: tuple, kwargs: dict) -> TraceError:
-        """The error for a handler that fell off its end."""
-        cls = next(type(a) for a in torch.utils._pytree.tree_leaves((args, kwargs)) if is_wrapper_type(type(a)))
-        return TraceError(
-            f"{cls.__name__}.__torch_dispatch__ returned None for {func} (expected a tensor)",
-            source=self.recorder.here(),
-            handler=rule_source(cls, "__torch_dispatch__"),
-            cause="the handler falls off its end for ops that it does not know",
-            way_out=f"add a rule for {func}, or raise NotImplementedError at the end",
-        )
 
 
 def _guard_number(item: Any) -> None:

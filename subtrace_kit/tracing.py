@@ -15,6 +15,7 @@ from .errors import TraceError
 from .freeze import Freezer
 from .guards import Argument, Guard, argument_paths, identity, sharing
 from .intercept import current_listener, flatten_tree, global_context, unflatten_tree, watch
+from .module_paths import ModulePaths
 from .naming import identifier
 from .recorder import Recorder, run_program
 from .snapshot import Snapshot
@@ -96,7 +97,7 @@ class _Recording:
         self.context = global_context(1 << 30)
         self.kind = (identity(self.leaves), sharing(self.leaves))
         self.snapshot = Snapshot()
-        self.recorder = Recorder(self.snapshot, backward)
+        self.recorder = Recorder(self.snapshot, ModulePaths(fn), backward)
         self.places = Captures(places)
         self.flags = tuple(TrainingFlag(path, part, part.training) for path, part in self.places.modules)
         self.output: Any = None
@@ -108,7 +109,7 @@ class _Recording:
             for leaf, path in zip(self.leaves, self.paths, strict=True)
         ]
         try:
-            with watch(recorder, recorder.modes), recorder.follow_modules(self.fn):
+            with watch(recorder, recorder.modes), recorder.modules.follow(recorder):
                 out = run_program(self.fn, self.args, self.kwargs)
                 with recorder.bookkeeping:
                     self.output = self.take_output(out)

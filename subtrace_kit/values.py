@@ -19,7 +19,7 @@ class Value:
     """
 
     __slots__ = (
-        "born", "cls", "device", "dtype", "hint", "inner", "metadata", "name", "number",
+        "born", "cls", "device", "dtype", "hint", "inner", "lazy", "metadata", "name", "number",
         "offset", "outside", "owners", "proxy", "requires_grad", "root", "shape", "stride",
     )  # fmt: skip
 
@@ -29,6 +29,7 @@ class Value:
     dtype: torch.dtype
     device: torch.device
     requires_grad: bool
+    lazy: tuple[bool, bool]
 
     def __init__(self, hint: str, root: Value | None = None) -> None:
         self.hint = hint
@@ -88,6 +89,7 @@ def describe(value: Value, tensor: torch.Tensor) -> Value:
     value.dtype = tensor.dtype
     value.device = tensor.device
     value.requires_grad = tensor.requires_grad
+    value.lazy = (tensor.is_conj(), tensor.is_neg())
     return value
 
 

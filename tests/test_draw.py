@@ -417,7 +417,7 @@ def test_a_picture_can_be_changed_and_saved(tmp_path: Path) -> None:
 
 
 def test_the_picture_is_the_same_each_time() -> None:
-    code = "import handmade, subtrace_kit.draw as d; print(d.draw(handmade.example()).source)"
+    code = "import handmade, subtrace_kit; print(subtrace_kit.draw(handmade.example()).source)"
     here = Path(__file__).parent
     runs = [
         subprocess.run(

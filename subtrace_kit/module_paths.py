@@ -1,0 +1,57 @@
+"""Which nn.Module of the program runs."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from .intercept import current_listener
+
+__all__ = ["ModulePaths"]
+
+
+class ModulePaths:
+    """The paths of the modules that are running, outermost first.
+
+    Args:
+        fn: The program; modules are followed where it is one.
+    """
+
+    def __init__(self, fn: Any) -> None:
+        self.running: list[str] = []
+        self.module = fn if isinstance(fn, torch.nn.Module) else None
+
+    @property
+    def now(self) -> str:
+        """The path of the innermost module that runs, empty outside."""
+        return self.running[-1] if self.running else ""
+
+    @contextlib.contextmanager
+    def follow(self, recorder: Any) -> Iterator[None]:
+        """Note modules as they start and end, for the thread that `recorder` records."""
+        if self.module is None:
+            yield
+            return
+        paths = {id(part): path for path, part in self.module.named_modules()}
+
+        def enter(module: torch.nn.Module, _: Any) -> None:
+            if (path := paths.get(id(module))) and current_listener() is recorder:
+                self.running.append(path)
+
+        def leave(module: torch.nn.Module, *_: Any) -> None:
+            if paths.get(id(module)) and current_listener() is recorder and self.running:
+                self.running.pop()
+
+        hooks = torch.nn.modules.module
+        handles = [
+            hooks.register_module_forward_pre_hook(enter),
+            hooks.register_module_forward_hook(leave, always_call=True),
+        ]
+        try:
+            yield
+        finally:
+            for handle in handles:
+                handle.remove()

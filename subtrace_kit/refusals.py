@@ -1,0 +1,115 @@
+"""What the recorder refuses, and what it says: what, usual cause, way out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from . import ops
+from .errors import TraceError
+from .intercept import flatten_tree, in_functorch, is_wrapper_type
+from .protocol import rule_source
+from .source import Source
+
+if TYPE_CHECKING:
+    from .store import Store
+
+__all__ = ["branch_on_number", "of_function", "raw_storage", "returned_nothing"]
+
+
+def of_function(func: Any, name: str, args: tuple, source: Source | None, store: Store) -> TraceError | None:
+    """The refusal of a torch function that the program calls, or None.
+
+    Args:
+        func: The function.
+        name: Its name.
+        args: Its positional arguments.
+        source: The user's line.
+        store: Knows the tensors of the program.
+    """
+    texts: tuple[str, str, str] | None = None
+    if name in _SPECIAL:
+        texts = _SPECIAL[name](func, args, store)
+    elif in_functorch():
+        texts = (
+            "a functorch transform (vmap, grad, jvp, ...) inside the program",
+            "inside a transform torch hands out stand-ins for the real tensors",
+            "apply the transform outside the traced program, or write the loop out",
+        )
+    return None if texts is None else TraceError(texts[0], source=source, cause=texts[1], way_out=texts[2])
+
+
+def _reader(func: Any, args: tuple, store: Store) -> tuple[str, str, str]:
+    how = ops.LEAVES_TORCH[func.__name__]
+    return (
+        f"{how} takes the data of a {type(args[0]).__name__} out of torch",
+        "numbers computed outside torch would be frozen into the trace",
+        "stay in torch ops",
+    )
+
+
+def _branch(func: Any, args: tuple, store: Store) -> tuple[str, str, str]:
+    return (
+        f"a branch on the data of a {type(args[0]).__name__}",
+        "an `if`, `while`, `and`, `not` or assert on a tensor: the trace holds only the side taken",
+        "use torch.where, or take the decision outside the traced program",
+    )
+
+
+def _hook(func: Any, args: tuple, store: Store) -> tuple[str, str, str] | None:
+    if not store.closes_over(args[1:]):
+        return None
+    return (
+        "a hook that closes over a tensor of the program",
+        "it would keep the tensor of the recorded run",
+        "pass the tensor through ctx of an autograd.Function",
+    )
+
+
+def _set(func: Any, args: tuple, store: Store) -> tuple[str, str, str] | None:
+    if func.__self__.__name__ != "data" or not is_wrapper_type(type(args[0])):
+        return None
+    return (
+        f"assigning .data of a {type(args[0]).__name__} cannot be traced",
+        "it replaces the outer shell and leaves the inner tensors as they were",
+        "write into the tensor with copy_",
+    )
+
+
+_SPECIAL: dict[str, Any] = {
+    **dict.fromkeys(ops.LEAVES_TORCH, _reader),
+    **dict.fromkeys(ops.BRANCHES, _branch),
+    **dict.fromkeys(ops.HOOKS, _hook),
+    "__set__": _set,
+}
+
+
+def branch_on_number(source: Source | None) -> TraceError:
+    """The error for a comparison or truth test of a number taken out of a tensor."""
+    return TraceError(
+        "a branch on a number that was taken out of a tensor",
+        source=source,
+        cause="an `if`, comparison or conversion of .item(): the trace holds only the side taken",
+        way_out="use torch.where on the tensor, or take the decision outside the traced program",
+    )
+
+
+def raw_storage(source: Source | None) -> TraceError:
+    """The error for a tensor made from raw storage."""
+    return TraceError(
+        "a tensor is made from raw storage, as torch.load and pickle do",
+        source=source,
+        cause="data that went out of torch and came back: a trace would freeze the values of the recorded run",
+        way_out="load outside the traced program and pass the tensor in; copy tensors with clone()",
+    )
+
+
+def returned_nothing(func: Any, args: tuple, kwargs: dict, source: Source | None) -> TraceError:
+    """The error for a handler that fell off its end."""
+    cls = next(type(a) for a in flatten_tree((args, kwargs))[0] if is_wrapper_type(type(a)))
+    return TraceError(
+        f"{cls.__name__}.__torch_dispatch__ returned None for {func} (expected a tensor)",
+        source=source,
+        handler=rule_source(cls, "__torch_dispatch__"),
+        cause="the handler falls off its end for ops that it does not know",
+        way_out=f"add a rule for {func}, or raise NotImplementedError at the end",
+    )
