@@ -1,0 +1,140 @@
+"""What a class or a program does wrong is told with class, rule and line; nothing is left changed."""
+
+import threading
+
+import classes
+import pytest
+import torch
+from same import picture
+
+import subtrace_kit
+from subtrace_kit import TraceError
+from subtrace_kit.zoo import TwoTensor
+
+PATCHED = [(torch.Tensor, n) for n in ("_make_wrapper_subclass", "tolist", "numpy", "__array__")]
+PATCHED += [(torch, "manual_seed"), (torch.random, "set_rng_state")]
+
+
+def marks():
+    """Everything of torch that a recording touches."""
+    modes = torch._C._len_torch_dispatch_stack(), torch._C._len_torch_function_stack()
+    code = vars(torch.autograd.Function)["apply"].__func__.__code__
+    places = [(getattr(space, name), name in vars(space)) for space, name in PATCHED]
+    return modes, code, places, torch.is_grad_enabled(), torch.get_rng_state().tolist()
+
+
+@pytest.mark.parametrize(
+    ("cls", "text"),
+    [
+        (classes.MissingName, r"MissingName\.__tensor_flatten__ failed with AttributeError"),
+        (classes.NoneListed, r"NoneListed\.__tensor_flatten__ lists 'extra', which is None"),
+        (classes.OldSignature, r"OldSignature\.__tensor_unflatten__ failed with TypeError"),
+        (classes.GivesPlain, r"GivesPlain\.__tensor_unflatten__ returned Tensor"),
+        (classes.HidesTensor, r"metadata of HidesTensor contains a tensor under 'secret'"),
+        (classes.GivesNothing, r"GivesNothing\.__torch_dispatch__ returned None for aten\.add\.Tensor"),
+        (classes.NoProtocol, r"NoProtocol has __torch_dispatch__ but no __tensor_flatten__"),
+    ],
+)
+def test_a_broken_rule_is_named(cls, text):
+    def program(x):
+        return cls(x * 2) + 1
+
+    with pytest.raises(TraceError, match=text) as caught:
+        subtrace_kit.trace(program)(torch.ones(2))
+    assert "classes.py" in str(caught.value)
+    assert "way out" in str(caught.value)
+
+
+def test_a_handler_that_leaves_torch_runs_as_written_and_is_not_lowered():
+    trace = subtrace_kit.trace(lambda t: t.sin())(classes.LeavesTorch(torch.zeros(2)))
+    assert trace(classes.LeavesTorch(torch.ones(2))).inner.sum() == 4
+    with pytest.raises(TraceError, match=r"takes data out of torch with \.numpy\(\)"):
+        subtrace_kit.lower(trace)
+
+
+def test_a_list_read_by_a_handler_must_be_the_same_in_a_lowered_trace():
+    low = subtrace_kit.lower(subtrace_kit.trace(lambda t: t + 1)(classes.ReadsList(torch.tensor([2.0, 3.0]))))
+    assert low(classes.ReadsList(torch.tensor([2.0, 3.0]))).sum() == 10
+    with pytest.raises(TraceError, match="the data now give"):
+        low(classes.ReadsList(torch.tensor([4.0, 3.0])))
+
+
+def test_python_attributes_end_as_in_eager_and_tracing_gives_them_back():
+    example, fresh = classes.Counting(torch.ones(2)), classes.Counting(torch.ones(2))
+    trace = subtrace_kit.trace(lambda t: t.sin() + t.cos())(example)
+    assert example.count == 0
+    trace(fresh)
+    assert fresh.count == 2
+    lowered = classes.Counting(torch.ones(2))
+    subtrace_kit.lower(trace)(lowered)
+    assert lowered.count == 2
+
+
+@pytest.mark.parametrize("step", range(6))
+def test_a_failure_at_any_op_leaves_no_mark(step):
+    def program(t, x):
+        for index in range(6):
+            if index == step:
+                raise KeyboardInterrupt if step % 2 else ValueError("stop")
+            t.add_(1)
+            x.unsqueeze_(0)
+            torch.manual_seed(index)
+            x = x * torch.rand(1)
+
+    t, x = TwoTensor(torch.ones(2), torch.ones(2)), torch.ones(2)
+    before, seen, version = marks(), (picture(t), picture(x)), x._version
+    with pytest.raises((TraceError, KeyboardInterrupt)):
+        subtrace_kit.trace(program)(t, x)
+    assert marks() == before
+    assert str((picture(t), picture(x))) == str(seen)
+    assert x._version == version
+
+
+def test_threads_that_do_not_trace_run_as_ever():
+    wrong: list[str] = []
+
+    def trace_one():
+        for _ in range(20):
+            out = subtrace_kit.trace(lambda t: (t * 2).sin())(TwoTensor(torch.ones(3), torch.ones(3)))
+            if len(out.bound_symbols) != 2:
+                wrong.append(str(out))
+
+    def run_one():
+        for _ in range(200):
+            t = TwoTensor(torch.ones(3), torch.ones(3)) * 2
+            if not torch.equal(t.a, torch.full((3,), 2.0)):
+                wrong.append("value")
+
+    before = marks()[:3]
+    threads = [threading.Thread(target=job) for job in (trace_one, run_one) * 4]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+    assert marks()[:3] == before
+
+
+def test_another_kind_of_input_is_refused_by_name():
+    def program(x, t, n=1):
+        return x * n + t.a
+
+    t = TwoTensor(torch.ones(2), torch.ones(2))
+    trace = subtrace_kit.trace(program)(torch.ones(2), t, n=2)
+    same = torch.ones(2)
+    for args, kwargs, text in [
+        ((torch.ones(3), t), {"n": 2}, r"argument x: shape \(3,\) instead of \(2,\)"),
+        ((torch.ones(2, dtype=torch.float64), t), {"n": 2}, "argument x: dtype float64"),
+        ((torch.ones(4)[::2], t), {"n": 2}, "argument x: stride"),
+        ((torch.ones(2, requires_grad=True), t), {"n": 2}, "argument x: requires_grad True"),
+        ((t, t), {"n": 2}, "argument x: class TwoTensor instead of Tensor"),
+        ((torch.ones(2), torch.ones(2)), {"n": 2}, "argument t: class Tensor instead of TwoTensor"),
+        ((torch.ones(2), t), {"n": 3}, "argument n: 3 instead of 2"),
+        ((torch.ones(2), None), {"n": 2}, "argument t: NoneType instead of a tensor"),
+        ((torch.ones(2), t), {}, "structure"),
+        ((same, TwoTensor(same, torch.ones(2))), {"n": 2}, "one and the same"),
+    ]:
+        with pytest.raises(TraceError, match=text):
+            trace(*args, **kwargs)
+    with torch.no_grad(), pytest.raises(TraceError, match="grad mode: False instead of True"):
+        trace(torch.ones(2), t, n=2)
