@@ -1,24 +1,15 @@
-"""Trace -> Python source -> callable.
-
-The text that is printed and the text that runs are the same statements.
-"""
+"""Trace -> Python source. The text that is printed and the text that runs are the same statements."""
 
 from __future__ import annotations
 
-import linecache
 import re
-import weakref
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
-import torch
-
 from . import statements
-from .errors import TraceError
-from .guards import difference
 from .helpers import HELPERS
+from .intercept import flatten_tree, is_custom_node
 from .literals import Literals
 from .naming import identifier
 from .proxies import NumberProxy, Proxy, TensorProxy
@@ -26,7 +17,7 @@ from .statements import statement
 from .symbols import BoundSymbol, Context, proxies_in
 from .trace import Trace
 
-__all__ = ["Line", "Program", "generate", "runner"]
+__all__ = ["Line", "Program", "generate"]
 
 
 @dataclass(frozen=True)
@@ -193,7 +184,7 @@ class _Writer:
 
     def returned(self, value: Any) -> str:
         """Text for a result: natural for lists, tuples and dicts."""
-        if isinstance(value, Proxy) or not _is_custom_node(value):
+        if isinstance(value, Proxy) or not is_custom_node(value):
             if isinstance(value, (list, tuple)) and not hasattr(value, "_fields") and type(value) in (list, tuple):
                 inner = ", ".join(self.returned(item) for item in value)
                 comma = "," if isinstance(value, tuple) and len(value) == 1 else ""
@@ -201,118 +192,6 @@ class _Writer:
             if type(value) is dict:
                 return "{" + ", ".join(f"{self.literals.text(k)}: {self.returned(v)}" for k, v in value.items()) + "}"
             return self.literals.text(value)
-        leaves, spec = torch.utils._pytree.tree_flatten(value)
+        leaves, spec = flatten_tree(value)
         inner = ", ".join(self.literals.text(leaf) for leaf in leaves)
         return f"torch.utils._pytree.tree_unflatten([{inner}], {self.literals.named(spec, 'spec')})"
-
-
-def _is_custom_node(value: Any) -> bool:
-    kind = type(value)
-    return kind not in (list, tuple, dict) and kind in torch.utils._pytree.SUPPORTED_NODES
-
-
-# ------------------------------------------------------------------------------------------- running
-
-_numbers = count()
-_runners: weakref.WeakValueDictionary[int, Runner]
-
-
-class Runner:
-    """A compiled trace.
-
-    Args:
-        trace: What to run.
-    """
-
-    def __init__(self, trace: Trace) -> None:
-        self.trace = trace
-        program = generate(trace)
-        self.file = f"<subtrace {trace.name} {next(_numbers)}>"
-        head = program.header()
-        body = [f"{'    ' * line.indent}{line.text}" for line in program.lines]
-        source = "\n".join([*head, "", "", program.signature, *body, ""])
-        self.first = len(head) + 4
-        self.lines = program.lines
-        linecache.cache[self.file] = (len(source), None, source.splitlines(True), self.file)
-        weakref.finalize(self, linecache.cache.pop, self.file, None)
-        space: dict[str, Any] = dict(program.literals.objects)
-        exec(compile(source, self.file, "exec"), space)
-        self.function: Callable[..., Any] = space[trace.name]
-
-    def __call__(self, args: tuple, kwargs: dict) -> Any:
-        """Check the arguments and run."""
-        self.check(args, kwargs)
-        return self.run(args, kwargs)
-
-    def check(self, args: tuple, kwargs: dict) -> None:
-        """Make sure that arguments and captured tensors are of the recorded kind."""
-        self.trace.guard.check(args, kwargs)
-        check_captures(self.trace, self.captured())
-
-    def fits(self, args: tuple, kwargs: dict) -> bool:
-        """Whether arguments and captured tensors are of the recorded kind."""
-        try:
-            self.check(args, kwargs)
-        except TraceError:
-            return False
-        return True
-
-    def captured(self) -> dict[str, Any]:
-        """The captured tensors as they are now."""
-        return {c.proxy.name: c.fetch() for c in self.trace.captures}
-
-    def run(self, args: tuple, kwargs: dict) -> Any:
-        """Run on arguments that were checked."""
-        try:
-            return self.function(*args, **kwargs, **self.captured())
-        except TraceError:
-            raise
-        except Exception as error:
-            raise self.explain(error) from error
-
-    def explain(self, error: Exception) -> TraceError:
-        """A TraceError that names the user's line of the operation that failed."""
-        bound = None
-        step = error.__traceback__
-        while step is not None:
-            if step.tb_frame.f_code.co_filename == self.file:
-                index = step.tb_lineno - self.first
-                bound = next((ln.bound for ln in reversed(self.lines[: index + 1]) if ln.bound is not None), None)
-            step = step.tb_next
-        name = f" in {bound.symbol.name}" if bound else ""
-        told = TraceError(
-            f"{type(error).__name__}{name} while the trace ran: {error}",
-            source=bound.source if bound else None,
-            handler=bound.handler if bound else None,
-            cause="data of another kind than recorded, or an op that fails on them in eager as well",
-            way_out="run the program without the kit on the same input; trace again with such input",
-        )
-        told.trace = self.trace
-        return told
-
-
-def check_captures(trace: Trace, captured: dict[str, Any]) -> None:
-    """Refuse captured tensors and modules that have become another kind."""
-    for capture in trace.captures:
-        tensor = captured[capture.proxy.name]
-        if found := difference(capture.proxy, tensor):
-            raise _changed(f"captured tensor {capture.path}: {found}", "a parameter was replaced or cast")
-        if any(look() is not tensor for look in capture.others):
-            raise _changed(f"captured tensor {capture.path}: no longer shared", "tied weights were untied")
-    for flag in trace.flags:
-        if flag.module.training != flag.training:
-            what = f"module {flag.path or trace.name}: training is {flag.module.training} instead of {flag.training}"
-            raise _changed(what, "train() or eval() was called")
-
-
-def _changed(what: str, cause: str) -> TraceError:
-    return TraceError(what, cause=f"{cause} after the recording", way_out="trace again")
-
-
-def runner(trace: Trace) -> Runner:
-    """The compiled form of a trace, made at its first use."""
-    found = trace.__dict__.get("_runner")
-    if found is None:
-        found = Runner(trace)
-        object.__setattr__(trace, "_runner", found)
-    return found

@@ -8,7 +8,7 @@ HELPERS = {
     "expect": '''
 def expect(found, recorded):
     """A value that the recorded program depended on must be what it was."""
-    if found != recorded:
+    if found != recorded and not (found != found and recorded != recorded):
         raise RuntimeError(f"the data now give {found!r}; the trace was recorded with {recorded!r}")''',
     "restride": '''
 def restride(wrapper, size, stride, offset):

@@ -355,6 +355,12 @@ def set_version(tensor: torch.Tensor, version: int) -> None:
     torch._C._autograd._unsafe_set_version_counter((tensor,), (version,))
 
 
+def is_custom_node(value: Any) -> bool:
+    """Whether a value is a container that only pytree knows how to take apart."""
+    kind = type(value)
+    return kind not in (list, tuple, dict) and kind in pytree.SUPPORTED_NODES
+
+
 flatten_tree = pytree.tree_flatten
 flatten_with_path = pytree.tree_flatten_with_path
 unflatten_tree = pytree.tree_unflatten

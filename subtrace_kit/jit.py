@@ -6,9 +6,9 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from .codegen import runner
 from .errors import TraceError
 from .passes import lower
+from .running import runner
 from .trace import Trace
 from .tracing import trace
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from . import ops
 from .backward import BackwardError, backward
 from .errors import TraceError
 from .ledger import record_ledger
 from .proxies import NumberProxy, Proxy, SubclassTensorProxy, TensorProxy
-from .symbols import BoundSymbol, Context, Kind, proxies_in
+from .symbols import BoundSymbol, Context, Kind, map_tree, proxies_in
 from .trace import Trace
 
 __all__ = ["drop_dead_code", "flatten_inputs", "has_effect", "lower", "unroll"]
@@ -75,6 +76,7 @@ def try_backward(trace: Trace) -> None:
 def unroll(trace: Trace) -> Trace:
     """Put what runs inside a wrapper's handlers in place of the op on the wrapper."""
     bound = [_credited(inner, outer) for outer in trace.bound_symbols for inner in _unrolled(outer, outer.context)]
+    bound = _guard_numbers(bound, _reaching_handlers(trace.bound_symbols))
     return _passed(trace, bound, "unroll: ops on wrappers replaced by the ops of their handlers")
 
 
@@ -95,6 +97,20 @@ def _unrolled(bound: BoundSymbol, context: Context | None) -> Iterable[BoundSymb
             inside = Context(context.grad, context.inference, handler=True)
         for inner in bound.subsymbols:
             yield from _unrolled(inner, inner.context or inside)
+
+
+def _reaching_handlers(body: Iterable[BoundSymbol]) -> set[str]:
+    """Names of the numbers that are handed to an op on a wrapper: its handler may compute with them."""
+    return {p.name for b in body if b.has_wrapper for p in b.arguments if isinstance(p, NumberProxy)}
+
+
+def _guard_numbers(body: list[BoundSymbol], names: set[str]) -> list[BoundSymbol]:
+    """The same operations, where the numbers of these names must be what they were."""
+
+    def guarded(value: Any) -> Any:
+        return value.replace(guarded=True) if isinstance(value, NumberProxy) and value.name in names else value
+
+    return [b.replace(output=map_tree(guarded, b.output)) for b in body] if names else body
 
 
 def _credited(inner: BoundSymbol, outer: BoundSymbol) -> BoundSymbol:

@@ -12,7 +12,6 @@ Objects are tied to values by identity, so every object seen is kept alive until
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from types import NoneType
 from typing import Any
@@ -37,7 +36,7 @@ from .node_lines import NodeLines
 from .ops import OpInfo, function_symbol, op_info
 from .protocol import no_protocol
 from .snapshot import Snapshot
-from .source import Source, is_internal, source_of
+from .source import building_line, located, nearest_line
 from .store import Store
 from .symbols import Kind, Symbol
 from .traced_number import traced
@@ -46,8 +45,6 @@ from .values import Event, Value
 __all__ = ["Recorder"]
 
 TOP, FUNCTION, ATEN, APPLY = range(4)
-_BUILDING = frozenset({"__new__", "__init__", "__tensor_unflatten__"})
-_PRINTING_FRAMES = frozenset({"__repr__", "__str__", "__format__"})
 
 
 class _Bookkeeping:
@@ -74,10 +71,11 @@ class Recorder:
     Args:
         snapshot: Remembers what the program overwrites.
         modules: Knows which module runs.
+        perturb: Whether numbers that the program takes out of tensors are changed on the way.
         backward: Whether ops that a backward sends are put under the line of their forward op.
     """
 
-    def __init__(self, snapshot: Snapshot, modules: ModulePaths, backward: bool = False) -> None:
+    def __init__(self, snapshot: Snapshot, modules: ModulePaths, backward: bool = False, perturb: bool = False) -> None:
         self.top: list[Event] = []
         self.scopes: list[list[Event]] = [self.top]
         self.kinds = [TOP]
@@ -88,6 +86,8 @@ class Recorder:
         self.modes = Modes(self)
         self.base_modes = dispatch_depth() + 1
         self.passing: Any = None
+        self.handed_out = 0  # how many numbers from data the program has been given
+        self.perturb = perturb
         self.data_dependent = 0  # how many ops so far had a result whose shape depends on data
         self.paused = False
         self.just_opened = False  # whether a function was opened and nothing has run in it yet
@@ -105,7 +105,7 @@ class Recorder:
             return func(*args, **kwargs)
         name = getattr(func, "__name__", "")
         if name in RANDOM_STATE:
-            event = Event(Symbol(f"torch.{name}", Kind.FUNCTION, func), None, None, self.here())
+            event = Event(Symbol(f"torch.{name}", Kind.FUNCTION, func), None, None, nearest_line())
             event.writes = True
             return self.run(event, FUNCTION, func, args, kwargs)
         if kind in (FUNCTION, ATEN):
@@ -114,7 +114,7 @@ class Recorder:
             return func(*args, **kwargs)
         if name == "__get__" and func.__self__.__name__ not in ops.TENSOR_PROPERTIES:
             return func(*args, **kwargs)
-        source, printing = self.locate()
+        source, printing = located(_run_program_code)
         if printing or name in ops.PRINTING:
             with self.bookkeeping:
                 return func(*args, **kwargs)
@@ -129,12 +129,12 @@ class Recorder:
     def read_inside(self, name: str, func: Any, args: tuple, kwargs: dict) -> Any:
         """Data taken out of torch inside a handler: a list is compared at each run, the rest is noted."""
         out = func(*args, **kwargs)
-        event = Event(ops.ESCAPE, (ops.LEAVES_TORCH[name],), {}, self.here())
+        event = Event(ops.ESCAPE, (ops.LEAVES_TORCH[name],), {}, nearest_line())
         event.writes = True
         if name == "tolist":
             with self.bookkeeping:
                 event = Event(function_symbol(func), self.store.map_in(args, []), {}, event.source)
-            event.out = self.store.new_number(out, "list", guarded=True)
+            event.out = self.store.numbers.new(out, "list", guarded=True)
         self.emit(event)
         self.data_dependent += 1
         return out
@@ -143,7 +143,7 @@ class Recorder:
         """`cls.apply` of an autograd.Function."""
         if self.paused:
             return call(*args, **kwargs)
-        event = Event(Symbol(f"{cls.__name__}.apply", Kind.APPLY, cls), None, None, self.locate()[0])
+        event = Event(Symbol(f"{cls.__name__}.apply", Kind.APPLY, cls), None, None, located(_run_program_code)[0])
         return self.run(event, APPLY, call, args, kwargs)
 
     def dispatch(self, func: OpOverload, types: Any, args: tuple, kwargs: dict) -> Any:
@@ -158,14 +158,14 @@ class Recorder:
             if is_wrapper_type(cls):
                 wrapped = True
             elif lacks_protocol(cls):
-                raise self.refuse(no_protocol(cls, self.here()))
+                raise self.refuse(no_protocol(cls, nearest_line()))
         info = op_info(func)
         kind = self.kinds[-1]
         if info.takes_storage and kind in (TOP, APPLY) and any(isinstance(a, torch.UntypedStorage) for a in args):
-            raise self.refuse(refusals.raw_storage(self.here()))
+            raise self.refuse(refusals.raw_storage(nearest_line()))
         # Directly inside a function the nearest line is the function's own, unless a class handles functions.
         known = kind == FUNCTION and not self.open_events[-1].handled
-        event = Event(info.symbol, None, None, self.open_events[-1].source if known else self.here())
+        event = Event(info.symbol, None, None, self.open_events[-1].source if known else nearest_line())
         if self.nodes is not None:
             self.nodes.credit(event)
         event.writes = info.mutable or info.random
@@ -201,7 +201,7 @@ class Recorder:
         finally:
             self.passing = None
         if out is None and op_info(func).returns and not op_info(func).mutable:
-            raise self.refuse(refusals.returned_nothing(func, args, kwargs, self.here()))
+            raise self.refuse(refusals.returned_nothing(func, args, kwargs, nearest_line()))
         return out
 
     def constructed(self, obj: torch.Tensor, args: tuple, kwargs: dict) -> None:
@@ -210,7 +210,7 @@ class Recorder:
             return
         with no_torch_function():
             self.paused = True
-            self.store.pend(obj, self.scopes[-1], args, kwargs, self.builder())
+            self.store.pend(obj, self.scopes[-1], args, kwargs, building_line())
             self.paused = False
 
     def forget(self) -> None:
@@ -279,7 +279,7 @@ class Recorder:
             if info.dynamic or info.reads:
                 self.data_dependent += 1
                 if info.reads and not isinstance(out, torch.Tensor):
-                    return self.store.read_number(out, hint)
+                    return self.store.numbers.read_by(event, out)
         if isinstance(out, torch.Tensor):
             last = event.subs[-1].out if len(event.subs) == 1 else None
             return self.store.result(out, hint, info is not None or last is self.store.values.get(id(out), self))
@@ -287,7 +287,9 @@ class Recorder:
 
     def close(self, event: Event, kind: int, out: Any) -> Any:
         """Keep the event if it matters, and give numbers taken from tensors a memory of it."""
-        taken = kind == FUNCTION and self.store.take_number(event, out)
+        taken = False
+        if kind == FUNCTION and event.checked and out is not None and not self.store.has_value(event.out):
+            taken = self.store.numbers.take(event, out)
         if self.nodes is not None:
             self.nodes.remember(event, out)
         out_kind = type(event.out)
@@ -299,7 +301,14 @@ class Recorder:
             or (kind == FUNCTION and getattr(event.symbol.fn, "__name__", "") in ops.EFFECTS)
         ):
             self.emit(event)
-        return traced(self, out, event.out) if taken else out
+        return self.hand_out(out, event.out) if taken else out
+
+    def hand_out(self, number: Any, value: Value) -> Any:
+        """A number with a memory; a changed one where the recorder looks for what depends on it."""
+        self.handed_out += 1
+        if self.perturb:
+            number = not number if isinstance(number, bool) else number * 1.0625 + 0.03125
+        return traced(self, number, value)
 
     def latest(self) -> Event | None:
         """The top-level event that goes on, or the last one."""
@@ -316,8 +325,10 @@ class Recorder:
     def number_op(self, name: str, args: tuple, value: Any) -> Any:
         """Arithmetic on a number that was taken out of a tensor."""
         with self.bookkeeping:
-            number = self.store.new_number(value, name.strip("_"), guarded=False)
-            event = Event(Symbol(f"operator.{name}", Kind.PRIM), self.store.map_in(args, []), {}, self.locate()[0])
+            number = self.store.numbers.new(value, name.strip("_"), guarded=False)
+            event = Event(
+                Symbol(f"operator.{name}", Kind.PRIM), self.store.map_in(args, []), {}, located(_run_program_code)[0]
+            )
         event.out = number
         event.context = global_context(self.base_modes)
         self.emit(event)
@@ -332,35 +343,9 @@ class Recorder:
 
     def branch_on_number(self) -> TraceError:
         """Refuse a comparison or truth test of a number that was taken out of a tensor."""
-        return self.refuse(refusals.branch_on_number(self.locate()[0]))
+        return self.refuse(refusals.branch_on_number(located(_run_program_code)[0]))
 
     # --------------------------------------------------------------------------------- looking
-
-    def here(self) -> Source | None:
-        """The nearest line of user code."""
-        frame: Any = sys._getframe(3)
-        while frame is not None and is_internal(frame.f_code.co_filename):
-            frame = frame.f_back
-        return None if frame is None else source_of(frame)
-
-    def builder(self) -> Source | None:
-        """The nearest line of user code outside constructors."""
-        frame: Any = sys._getframe(3)
-        while frame is not None and (frame.f_code.co_name in _BUILDING or is_internal(frame.f_code.co_filename)):
-            frame = frame.f_back
-        return None if frame is None else source_of(frame)
-
-    def locate(self) -> tuple[Source | None, bool]:
-        """The nearest line of user code, and whether it runs to print a tensor."""
-        frame: Any = sys._getframe(3)
-        source, printing = None, False
-        while frame is not None and (code := frame.f_code) is not _run_program_code:
-            if not is_internal(code.co_filename):
-                if source is None:
-                    source = source_of(frame)
-                printing = printing or code.co_name in _PRINTING_FRAMES
-            frame = frame.f_back
-        return source, printing
 
 
 def run_program(fn: Callable[..., Any], args: tuple, kwargs: dict) -> Any:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import linecache
 import os
+import sys
 import sysconfig
 from dataclasses import dataclass
-from types import FrameType
+from types import CodeType, FrameType
+from typing import Any
 
 import torch
 
-__all__ = ["Source", "is_internal", "source_of"]
+__all__ = ["Source", "building_line", "is_internal", "located", "nearest_line", "source_of"]
 
 _TORCH = os.path.dirname(torch.__file__) + os.sep
 _KIT = os.path.dirname(__file__) + os.sep
@@ -85,3 +87,40 @@ def source_of(frame: FrameType) -> Source:
     if (source := _sources.get(key)) is None:
         source = _sources[key] = Source(*key)
     return source
+
+
+_BUILDING = frozenset({"__new__", "__init__", "__tensor_unflatten__"})
+_PRINTING = frozenset({"__repr__", "__str__", "__format__"})
+
+
+def nearest_line() -> Source | None:
+    """The nearest line of user code, seen from the caller of the caller."""
+    frame: Any = sys._getframe(2)
+    while frame is not None and is_internal(frame.f_code.co_filename):
+        frame = frame.f_back
+    return None if frame is None else source_of(frame)
+
+
+def building_line() -> Source | None:
+    """The nearest line of user code outside constructors: the one that asked for the object."""
+    frame: Any = sys._getframe(2)
+    while frame is not None and (frame.f_code.co_name in _BUILDING or is_internal(frame.f_code.co_filename)):
+        frame = frame.f_back
+    return None if frame is None else source_of(frame)
+
+
+def located(root: CodeType) -> tuple[Source | None, bool]:
+    """The nearest line of user code, and whether it runs to print a tensor.
+
+    Args:
+        root: The code that called the program: frames above it are not the program's.
+    """
+    frame: Any = sys._getframe(2)
+    source, printing = None, False
+    while frame is not None and (code := frame.f_code) is not root:
+        if not is_internal(code.co_filename):
+            if source is None:
+                source = source_of(frame)
+            printing = printing or code.co_name in _PRINTING
+        frame = frame.f_back
+    return source, printing

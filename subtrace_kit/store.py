@@ -9,11 +9,13 @@ import torch
 
 from . import ops
 from .intercept import handles_functions, is_wrapper_type, lacks_protocol
+from .numbers import Numbers, guard_number
+from .pending import Pending
 from .protocol import flatten, no_protocol, try_unflatten
-from .source import Source
+from .source import Source, nearest_line
 from .symbols import Symbol, constructor_symbol, map_tree
 from .traced_number import TracedNumber
-from .values import Event, Value, describe, values_in
+from .values import Event, Value, describe
 from .wrapper_state import changes, is_unchanged, read_state
 
 if TYPE_CHECKING:
@@ -32,30 +34,6 @@ class _Seen(weakref.ref):
     key: int
 
 
-class Pending:
-    """A wrapper object between `_make_wrapper_subclass` and its first use."""
-
-    __slots__ = ("args", "kwargs", "obj", "order", "requires_grad", "scope", "source", "start")
-
-    def __init__(self, obj: Any, scope: list[Event], args: tuple, kwargs: dict, source: Source | None) -> None:
-        self.obj, self.scope, self.source = obj, scope, source
-        self.args, self.kwargs = args, kwargs
-        self.requires_grad = obj.requires_grad
-        self.start = len(scope)
-        self.order = 0
-
-    def insert(self, event: Event) -> None:
-        """Put the constructor where the object was built, or after the last of its inner tensors."""
-        event.order = self.order
-        parts = {part.root for _, part in event.out.inner}
-        place = self.start
-        for index in range(self.start, len(self.scope)):
-            other = self.scope[index]
-            if (0 < other.order < self.order) or any(value.root in parts for value in values_in(other.out)):
-                place = index + 1
-        self.scope.insert(place, event)
-
-
 class Store:
     """The values of one recording.
 
@@ -71,7 +49,7 @@ class Store:
         self.pending: dict[int, Pending] = {}
         self.captures: list[tuple[Value, torch.Tensor]] = []
         self.outside_wrappers: list[Any] = []
-        self.numbers: list[Value] = []
+        self.numbers = Numbers()
         self.built = 0
         self.sound: set[type] = set()
 
@@ -201,7 +179,7 @@ class Store:
         if lacks_protocol(type(obj)):
             raise self.recorder.refuse(no_protocol(type(obj), waiting.source))
         value, names, inner = self.read(obj, Value(type(obj).__name__), waiting.source)
-        map_tree(_guard_number, value.metadata)
+        map_tree(guard_number, value.metadata)
         self.check_sound(obj, names, inner, value.metadata)
         event = Event(constructor_symbol(type(obj)), (value,), {}, waiting.source)
         event.kwargs = {"given": (waiting.args, waiting.kwargs), "requires_grad": waiting.requires_grad}
@@ -214,7 +192,7 @@ class Store:
     def adopt(self, obj: torch.Tensor) -> Value:
         """Take in a wrapper that appeared without a watched constructor call."""
         flag = obj.requires_grad and obj.is_leaf
-        waiting = Pending(obj, self.recorder.scopes[-1], (), {}, self.recorder.here())
+        waiting = Pending(obj, self.recorder.scopes[-1], (), {}, nearest_line())
         waiting.requires_grad = flag
         return self.complete(obj, waiting)
 
@@ -267,7 +245,7 @@ class Store:
         return self.read(obj, Value(value.hint, value.root), None)[0]
 
     def write_attribute(self, symbol: Symbol, args: tuple) -> None:
-        event = Event(symbol, args, {}, self.recorder.here())
+        event = Event(symbol, args, {}, nearest_line())
         event.writes = True
         self.recorder.emit(event)
 
@@ -313,49 +291,8 @@ class Store:
         else:
             snapshot.watch_memory(obj)
 
-    # ---------------------------------------------------------------------------------- numbers
-
-    def new_number(self, number: Any, hint: str, *, guarded: bool) -> Value:
-        """A value for a Python number; a guarded one is compared with the recorded one at each run."""
-        value = Value(hint)
-        value.number = (number, guarded)
-        return value
-
-    def read_number(self, number: Any, hint: str) -> Value:
-        """The value of a number that an op took out of a tensor; the wrapper's op shares its inner op's."""
-        if self.numbers and self.recorder.scopes[-1]:
-            last = self.numbers[-1]
-            if last.number[0] == number and self.recorder.scopes[-1][-1].out is last:
-                return last
-        self.numbers.append(self.new_number(number, hint, guarded=True))
-        return self.numbers[-1]
-
-    def take_number(self, event: Event, out: Any) -> bool:
-        """Tie a Python result that came from data to its number; whether the program may hold it traced."""
-        if not isinstance(out, (bool, int, float)) or not self.numbers:
-            return False
-        last = self.numbers[-1]
-        if not _among(last, event) or last.number[0] != out:
-            return False
-        event.out = last
-        if isinstance(out, (bool, float)):
-            last.number = (out, False)
-            return True
-        return False
-
     def closes_over(self, functions: tuple) -> bool:
         """Whether a Python function holds a tensor that the program computed."""
         cells = [c for f in functions for c in getattr(f, "__closure__", None) or ()]
         held = [self.values.get(id(cell.cell_contents)) for cell in cells]
         return any(value is not None and not value.outside for value in held)
-
-
-def _guard_number(item: Any) -> None:
-    """A number in metadata is out of sight: runs that find another value must be refused."""
-    if isinstance(item, TracedNumber):
-        item.value.number = (item.value.number[0], True)
-
-
-def _among(number: Value, event: Event) -> bool:
-    """Whether a number was read by an event or by one of those inside it."""
-    return event.out is number or any(_among(number, inner) for inner in event.subs)

@@ -141,7 +141,7 @@ class Trace:
         Raises:
             TraceError: The arguments are of another kind, or an operation fails.
         """
-        from .codegen import runner  # Running needs the code generator, which reads traces.
+        from .running import runner  # Running needs the code generator, which reads traces.
 
         return runner(self)(args, kwargs)
 

@@ -17,6 +17,7 @@ from .guards import Argument, Guard, argument_paths, identity, sharing
 from .intercept import current_listener, flatten_tree, global_context, unflatten_tree, watch
 from .module_paths import ModulePaths
 from .naming import identifier
+from .numbers import constants
 from .recorder import Recorder, run_program
 from .snapshot import Snapshot
 from .source import Source
@@ -89,7 +90,10 @@ def record(fn: Any, args: tuple, kwargs: dict, *, places: Any = None, backward: 
 class _Recording:
     """One run of one program."""
 
-    def __init__(self, fn: Callable[..., Any], args: tuple, kwargs: dict, places: Any, backward: bool) -> None:
+    def __init__(
+        self, fn: Callable[..., Any], args: tuple, kwargs: dict, places: Any, backward: bool, perturb: bool = False
+    ) -> None:
+        self.again = lambda: _Recording(fn, args, kwargs, places, backward, perturb=True)
         self.fn, self.args, self.kwargs = fn, args, kwargs
         self.positional = _parameter_names(fn, args)
         self.leaves, self.spec = flatten_tree((args, kwargs))
@@ -97,7 +101,7 @@ class _Recording:
         self.context = global_context(1 << 30)
         self.kind = (identity(self.leaves), sharing(self.leaves))
         self.snapshot = Snapshot()
-        self.recorder = Recorder(self.snapshot, ModulePaths(fn), backward)
+        self.recorder = Recorder(self.snapshot, ModulePaths(fn), backward, perturb)
         self.places = Captures(places)
         self.flags = tuple(TrainingFlag(path, part, part.training) for path, part in self.places.modules)
         self.output: Any = None
@@ -109,18 +113,44 @@ class _Recording:
             for leaf, path in zip(self.leaves, self.paths, strict=True)
         ]
         try:
-            with watch(recorder, recorder.modes), recorder.modules.follow(recorder):
-                out = run_program(self.fn, self.args, self.kwargs)
-                with recorder.bookkeeping:
-                    self.output = self.take_output(out)
-            if recorder.refusal is not None:
-                raise recorder.refusal
+            self.run_watched()
+            if recorder.handed_out:
+                self.snapshot.restore()
+                self.guard_what_numbers_reach()
             return self.finish(values)
         except Exception as error:
             raise self.explain(error, values) from error
         finally:
             self.snapshot.restore()
             recorder.forget()
+
+    def run_watched(self) -> None:
+        """Run the program with everything watched."""
+        recorder = self.recorder
+        with watch(recorder, recorder.modes), recorder.modules.follow(recorder):
+            out = run_program(self.fn, self.args, self.kwargs)
+            with recorder.bookkeeping:
+                self.output = self.take_output(out)
+        if recorder.refusal is not None:
+            raise recorder.refusal
+
+    def guard_what_numbers_reach(self) -> None:
+        """Guard the numbers from data if the program computes with them where no op shows it.
+
+        The program runs once more with other numbers: where a Python constant of the trace then
+        differs (`math.sqrt(x.item())`), the trace fits only the numbers it was recorded with.
+        """
+        again = self.again()
+        try:
+            again.run_watched()
+            same = constants(again.recorder.top) == constants(self.recorder.top)
+        except Exception:
+            same = False
+        finally:
+            again.snapshot.restore()
+            again.recorder.forget()
+        if not same:
+            self.recorder.store.numbers.guard_all()
 
     def take_output(self, out: Any) -> Any:
         """The result with values in place of tensors; every wrapper in it is completed."""

@@ -1,6 +1,7 @@
 """Programs of many shapes, recorded, lowered and run on fresh inputs."""
 
 import collections
+import math
 
 import pytest
 import torch
@@ -204,3 +205,31 @@ def test_jit_traces_once_for_each_kind():
         fresh = two(0, *shape)
         assert torch.equal(f(fresh).a, fresh.a * 2)
     assert len(f.traces) == 2
+
+
+def test_a_number_that_a_handler_computes_with_must_be_the_same_in_a_lowered_trace():
+    def program(t, x):
+        return t * x.sum().item()
+
+    def make(value):
+        return ScaleTensor(torch.ones(3), torch.tensor(2.0)), torch.full((3,), value)
+
+    trace = subtrace_kit.trace(program)(*make(1.0))
+    assert trace(*make(5.0)).dequantize().tolist() == [30, 30, 30]
+    low = subtrace_kit.lower(trace)
+    assert low(*make(1.0)).dequantize().tolist() == [6, 6, 6]
+    with pytest.raises(subtrace_kit.TraceError, match="the data now give 15"):
+        low(*make(5.0))
+
+
+def test_python_arithmetic_that_no_op_shows_is_refused_on_other_data():
+    trace = subtrace_kit.trace(lambda x: x * math.sqrt(x.sum().item()))(torch.ones(4))
+    assert trace(torch.ones(4)).tolist() == [2, 2, 2, 2]
+    with pytest.raises(subtrace_kit.TraceError, match="the data now give 16"):
+        trace(torch.full((4,), 4.0))
+
+
+def test_a_complex_number_taken_out_is_guarded():
+    trace = subtrace_kit.trace(lambda x: x * complex(x.sum()))(torch.ones(2))
+    with pytest.raises(subtrace_kit.TraceError, match="the data now give 0j"):
+        trace(torch.zeros(2))

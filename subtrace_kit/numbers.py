@@ -1,0 +1,93 @@
+"""Python numbers that come out of tensors while a program is recorded."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .traced_number import TracedNumber
+from .values import Event, Value
+
+__all__ = ["Numbers", "constants", "guard_number"]
+
+
+class Numbers:
+    """The numbers of one recording, in the order they were read.
+
+    A guarded number is compared with the recorded one at each run; the others are computed anew.
+    """
+
+    def __init__(self) -> None:
+        self.read: list[Value] = []
+
+    def new(self, number: Any, hint: str, *, guarded: bool) -> Value:
+        """A value for a Python number, or for another Python value that came from data."""
+        value = Value(hint)
+        value.number = (number, guarded)
+        return value
+
+    def guard_all(self) -> None:
+        """Refuse runs in which any of these numbers is another."""
+        for value in self.read:
+            value.number = (value.number[0], True)
+
+    def read_by(self, event: Event, number: Any) -> Value:
+        """The value of a number that an op took out; an op on a wrapper shares that of its inner op."""
+        last = self.read[-1] if self.read else None
+        if last is not None and event.subs and event.subs[-1].out is last and _alike(last.number[0], number):
+            return last
+        self.read.append(self.new(number, event.symbol.name, guarded=True))
+        return self.read[-1]
+
+    def take(self, event: Event, out: Any) -> bool:
+        """Tie the Python result of a function that read data to its number.
+
+        Returns:
+            Whether the program may hold it as a number with a memory: floats and bools that the
+            function handed on as they were read. All others are guarded.
+        """
+        last = self.read[-1] if self.read else None
+        if last is None or not _among(last, event) or not _alike(last.number[0], out):
+            event.out = self.new(out, event.symbol.name, guarded=True)
+            return False
+        event.out = last
+        if isinstance(out, (bool, float)):
+            last.number = (out, False)
+            return True
+        return False
+
+
+def constants(events: list[Event]) -> list[Any]:
+    """The operations of the top level and their Python constants, in a form that compares.
+
+    Tensors and numbers from data count as places, not as values; an object that text cannot tell
+    from another counts by its class.
+    """
+    return [(event.symbol.name, _constant(event.args), _constant(event.kwargs)) for event in events]
+
+
+def _constant(value: Any) -> Any:
+    if isinstance(value, Value):
+        return "value"
+    if isinstance(value, (list, tuple)):
+        return [_constant(item) for item in value]
+    if isinstance(value, dict):
+        return {key: _constant(item) for key, item in value.items()}
+    if isinstance(value, slice):
+        return _constant((value.start, value.stop, value.step))
+    return repr(value) if isinstance(value, (bool, int, float, complex, str, bytes)) else type(value).__name__
+
+
+def guard_number(item: Any) -> None:
+    """A number in metadata is out of sight: runs that find another value must be refused."""
+    if isinstance(item, TracedNumber):
+        item.value.number = (item.value.number[0], True)
+
+
+def _alike(one: Any, other: Any) -> bool:
+    """Equality under which nan equals nan."""
+    return isinstance(other, (bool, int, float)) and (one == other or (one != one and other != other))
+
+
+def _among(number: Value, event: Event) -> bool:
+    """Whether a number was read by an event or by one of those inside it."""
+    return event.out is number or any(_among(number, inner) for inner in event.subs)
