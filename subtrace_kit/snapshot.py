@@ -9,7 +9,7 @@ import torch
 
 from .intercept import set_version, unwatched
 from .ops import OpInfo
-from .wrapper_state import read_state, write_state
+from .wrapper_state import State, read_state, write_state
 
 __all__ = ["Snapshot"]
 
@@ -21,7 +21,8 @@ class Snapshot:
         self._data: dict[int, tuple[torch.UntypedStorage, torch.UntypedStorage]] = {}
         self._geometry: dict[int, tuple[torch.Tensor, tuple[Any, ...]]] = {}
         self._outside: set[int] = set()  # memory of inputs and captured tensors
-        self._objects: dict[int, tuple[Any, dict[str, Any]]] = {}
+        self._objects: dict[int, tuple[Any, State, tuple[Any, ...]]] = {}
+        self._generators: dict[int, tuple[torch.Generator, torch.Tensor]] = {}
         self._grads: dict[int, tuple[torch.Tensor, torch.Tensor | None, bool]] = {}
         self._handles: list[Any] = []
         self._random = torch.get_rng_state()
@@ -29,8 +30,15 @@ class Snapshot:
         self._cuda_random = torch.cuda.get_rng_state_all() if cuda else None
 
     def watch_object(self, obj: Any) -> None:
-        """Remember the Python attributes of a wrapper that was there before the program."""
-        self._objects.setdefault(id(obj), (obj, read_state(obj)))
+        """Remember the Python attributes and the outer geometry of a wrapper that was there before."""
+        if id(obj) not in self._objects:
+            with unwatched():
+                self._objects[id(obj)] = (obj, read_state(obj), _geometry(obj))
+
+    def watch_generator(self, generator: torch.Generator) -> None:
+        """Remember the state of a random generator that the program draws from."""
+        if id(generator) not in self._generators:
+            self._generators[id(generator)] = (generator, generator.get_state())
 
     def watch_leaf(self, tensor: torch.Tensor) -> None:
         """Remember the gradient and the flag of a tensor that was there before the program."""
@@ -66,8 +74,7 @@ class Snapshot:
             storage = tensor.untyped_storage()
             if storage._cdata not in self._outside:
                 return
-            geometry = (tensor.size(), tensor.stride(), tensor.storage_offset(), tensor._version)
-            self._geometry.setdefault(id(tensor), (tensor, geometry))
+            self._geometry.setdefault(id(tensor), (tensor, _geometry(tensor)))
             if storage._cdata not in self._data:
                 self._data[storage._cdata] = (storage, storage.clone())
 
@@ -82,11 +89,14 @@ class Snapshot:
                     storage.resize_(data.nbytes())
                 storage.copy_(data)
             for tensor, (size, stride, offset, version) in self._geometry.values():
-                if (tensor.size(), tensor.stride(), tensor.storage_offset()) != (size, stride, offset):
+                if _geometry(tensor)[:3] != (size, stride, offset):
                     tensor.set_(tensor.untyped_storage(), offset, size, stride)
                 set_version(tensor, version)
-            for obj, state in self._objects.values():
+            for obj, state, (size, stride, offset, version) in self._objects.values():
                 write_state(obj, state)
+                if _geometry(obj)[:3] != (size, stride, offset):
+                    obj.as_strided_(size, stride, offset)
+                set_version(obj, version)
             for tensor, grad, flag in self._grads.values():
                 if tensor.grad is not grad:
                     tensor.grad = grad
@@ -95,5 +105,12 @@ class Snapshot:
 
     def _restore_random(self) -> None:
         torch.set_rng_state(self._random)
+        for generator, state in self._generators.values():
+            generator.set_state(state)
         if self._cuda_random is not None:
             torch.cuda.set_rng_state_all(self._cuda_random)
+
+
+def _geometry(tensor: torch.Tensor) -> tuple[Any, ...]:
+    """Sizes, strides, offset and version of a tensor."""
+    return tensor.size(), tensor.stride(), tensor.storage_offset(), tensor._version

@@ -16,7 +16,7 @@ from .source import Source, nearest_line
 from .symbols import Symbol, constructor_symbol, map_tree
 from .traced_number import TracedNumber
 from .values import Event, Value, describe
-from .wrapper_state import changes, is_unchanged, read_state
+from .wrapper_state import State, changes, is_unchanged, read_state
 
 if TYPE_CHECKING:
     from .recorder import Recorder
@@ -45,7 +45,7 @@ class Store:
         self.recorder = recorder
         self.values: dict[int, Value] = {}
         self.seen: dict[int, _Seen] = {}
-        self.states: dict[int, dict[str, Any]] = {}
+        self.states: dict[int, State] = {}
         self.pending: dict[int, Pending] = {}
         self.captures: list[tuple[Value, torch.Tensor]] = []
         self.outside_wrappers: list[Any] = []
@@ -69,6 +69,9 @@ class Store:
             if is_wrapper_type(type(tree)):
                 wrappers.append(tree)
             return self.value(tree)
+        if isinstance(tree, torch.Generator):
+            self.recorder.snapshot.watch_generator(tree)
+            return tree
         if isinstance(tree, _ATOMS):
             return tree.value if isinstance(tree, TracedNumber) else tree
         if type(tree) is tuple:

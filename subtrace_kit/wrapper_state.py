@@ -3,16 +3,29 @@
 from __future__ import annotations
 
 import operator
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
-__all__ = ["changes", "is_unchanged", "read_state", "write_state"]
+__all__ = ["State", "changes", "is_unchanged", "read_state", "write_state"]
 
 _MISSING = object()
-
-
+_CONTAINERS = (list, dict, set)
 _known_slots: dict[type, tuple[str, ...]] = {}
+
+
+@dataclass(slots=True)
+class State:
+    """The attributes of an object at one moment.
+
+    Args:
+        attributes: The objects that the attributes are.
+        contents: Copies of those that are lists, dicts or sets, which can change in place.
+    """
+
+    attributes: dict[str, Any]
+    contents: dict[str, Any] = field(default_factory=dict)
 
 
 def _slots(cls: type) -> tuple[str, ...]:
@@ -32,32 +45,58 @@ def _find_slots(cls: type) -> tuple[str, ...]:
     return tuple(name for name in found if not name.startswith("__"))
 
 
-def read_state(obj: Any) -> dict[str, Any]:
+def _attributes(obj: Any) -> dict[str, Any]:
+    slots = _slots(type(obj))
+    return obj.__dict__ | {n: getattr(obj, n) for n in slots if hasattr(obj, n)} if slots else obj.__dict__
+
+
+def read_state(obj: Any) -> State:
     """The attributes of an object, those in slots too."""
-    state = dict(obj.__dict__)
-    for name in _slots(type(obj)):
-        value = getattr(obj, name, _MISSING)
-        if value is not _MISSING:
-            state[name] = value
-    return state
+    attributes = dict(_attributes(obj))
+    contents = {name: value.copy() for name, value in attributes.items() if type(value) in _CONTAINERS}
+    return State(attributes, contents)
 
 
-def is_unchanged(obj: Any, state: dict[str, Any]) -> bool:
+def is_unchanged(obj: Any, state: State) -> bool:
     """Whether an object still has the very attributes of an earlier reading."""
-    now = read_state(obj) if _slots(type(obj)) else obj.__dict__
-    return len(now) == len(state) and all(map(operator.is_, now.values(), state.values()))
+    now, before = _attributes(obj), state.attributes
+    if len(now) != len(before) or not all(map(operator.is_, now.values(), before.values())):
+        return False
+    return not state.contents or all(_same_contents(now[name], copy) for name, copy in state.contents.items())
 
 
-def changes(before: dict[str, Any], now: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """Attributes set to another object, and attributes deleted."""
-    changed = {k: v for k, v in now.items() if before.get(k, _MISSING) is not v}
-    return changed, [k for k in before if k not in now]
+def _same_contents(now: Any, copy: Any) -> bool:
+    """Whether a container holds the very objects of its copy: asking tensors for equality would run ops."""
+    if len(now) != len(copy):
+        return False
+    if isinstance(now, dict):
+        return all(map(operator.is_, now.keys(), copy.keys())) and all(map(operator.is_, now.values(), copy.values()))
+    return {*map(id, now)} == {*map(id, copy)} if isinstance(now, set) else all(map(operator.is_, now, copy))
 
 
-def write_state(obj: Any, state: dict[str, Any]) -> None:
-    """Give an object the attributes it had."""
-    changed, gone = changes(read_state(obj), state)
-    for name in gone:
+def changes(before: State, now: State) -> tuple[dict[str, Any], list[str]]:
+    """Attributes set to another object or changed inside, and attributes deleted."""
+    changed = {
+        name: value
+        for name, value in now.attributes.items()
+        if before.attributes.get(name, _MISSING) is not value
+        or (name in before.contents and not _same_contents(value, before.contents[name]))
+    }
+    return changed, [name for name in before.attributes if name not in now.attributes]
+
+
+def write_state(obj: Any, state: State) -> None:
+    """Give an object the attributes it had, and its containers their contents."""
+    changed, gone = changes(state, read_state(obj))
+    for name in changed.keys() - state.attributes.keys():
         delattr(obj, name)
-    for name, value in changed.items():
-        setattr(obj, name, value)
+    for name in [*(changed.keys() & state.attributes.keys()), *gone]:
+        setattr(obj, name, _refilled(state, name))
+
+
+def _refilled(state: State, name: str) -> Any:
+    value = state.attributes[name]
+    if name in state.contents:
+        value.clear()
+        value.extend(state.contents[name]) if isinstance(value, list) else value.update(state.contents[name])
+    return value

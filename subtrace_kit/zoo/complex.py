@@ -55,8 +55,6 @@ class ComplexTensor(torch.Tensor):
         self.re = re
         self.im = im
 
-    # Without this, torch.Tensor's own would turn plain results back into ComplexTensors.
-    __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]
     __deepcopy__ = deepcopy_wrapper
 
     def __repr__(self) -> str:  # type: ignore[override]
@@ -224,6 +222,7 @@ _RULES: dict[Any, Any] = {
     aten.reciprocal.default: _reciprocal,
     aten.pow.Tensor_Scalar: _pow,
     aten.exp.default: _exp,
+    aten.ones_like.default: lambda _, z, **kwargs: torch.zeros_like(z, **kwargs) + 1,
     aten.sgn.default: _sgn,
     aten.where.self: _where,
     aten.abs.default: lambda _, z: torch.hypot(z.re, z.im),

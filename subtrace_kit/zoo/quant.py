@@ -55,8 +55,6 @@ class QuantTensor(torch.Tensor):
         self.axis = axis % q.dim()
         self.whole = whole
 
-    # Without this, torch.Tensor's own would turn plain results back into QuantTensors.
-    __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]
     __deepcopy__ = deepcopy_wrapper
 
     def __repr__(self) -> str:  # type: ignore[override]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -19,7 +20,7 @@ class ScaleTensor(torch.Tensor):
 
     Args:
         raw: Floating point, any shape.
-        scale: Floating point, 0-dim, on the device of `raw`. Not zero: writes divide by it.
+        scale: Floating point, 0-dim, on the device of `raw`. Finite and not zero: writes divide by it.
 
     Raises:
         ValueError: `scale` has dimensions, or a dtype or device does not fit.
@@ -56,8 +57,6 @@ class ScaleTensor(torch.Tensor):
         self.raw = raw
         self.scale = scale
 
-    # Without this, torch.Tensor's own would turn plain results back into ScaleTensors.
-    __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]
     __deepcopy__ = deepcopy_wrapper
 
     def __repr__(self) -> str:  # type: ignore[override]
@@ -74,7 +73,7 @@ class ScaleTensor(torch.Tensor):
 
     def dequantize(self) -> torch.Tensor:
         """The values, plain and in new memory. `from_scale` is the way that gradients come back."""
-        return self.raw * self.scale
+        return (self.raw * self.scale).to(self.dtype)  # Two 0-dim tensors would promote to the wider dtype.
 
     @classmethod
     def __torch_dispatch__(  # type: ignore[override]
@@ -105,6 +104,8 @@ def _to_copy(func: Any, tensor: ScaleTensor, **kwargs: Any) -> torch.Tensor:
 
 def _mul(func: Any, x: Any, y: Any) -> torch.Tensor:
     if isinstance(x, ScaleTensor) and isinstance(y, (int, float)):
+        if not y or not math.isfinite(y):  # A scale of 0 or inf could not be divided by.
+            return type(x)(func(x.raw, y), x.scale.clone())
         return type(x)(x.raw.clone(), x.scale * y)  # A clone: a new tensor shares nothing with the old.
     return _on_values(func, x, y)
 
@@ -129,6 +130,8 @@ def _in_place(func: Any, args: Any, kwargs: Any) -> Any:
     results = written(func, plain_args, plain_kwargs)
     for target, value in zip(written(func, args, kwargs), results, strict=True):
         if isinstance(target, ScaleTensor):  # Its scale stays: views share it and keep their values.
+            if value.shape != target.shape:  # `out=` of another size.
+                raise no_rule(ScaleTensor, f"{func} that resizes {tuple(target.shape)} to {tuple(value.shape)}")
             target.raw.copy_(value / target.scale)
     return return_and_correct_aliasing(func, args, kwargs, out)
 
@@ -149,7 +152,7 @@ _RULES: dict[Any, Any] = {
 class _ToScale(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: torch.Tensor, scale: torch.Tensor) -> ScaleTensor:
-        return ScaleTensor(x / scale, scale.clone())
+        return ScaleTensor((x / scale).to(x.dtype), scale.clone())
 
     @staticmethod
     def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor, None]:

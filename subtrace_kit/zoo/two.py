@@ -47,8 +47,8 @@ class TwoTensor(torch.Tensor):
         self.a = a
         self.b = b
 
-    # Without this, torch.Tensor's own would turn plain results into TwoTensors without halves.
-    __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]
+    # No __torch_function__: torch switches it off where a class defines __torch_dispatch__, so that plain
+    # results are not turned into TwoTensors without halves.
     __deepcopy__ = deepcopy_wrapper
 
     def __repr__(self) -> str:  # type: ignore[override]
@@ -76,6 +76,8 @@ class TwoTensor(torch.Tensor):
         with lazy_bits():
             out_a = func(*_halves("a", args), **_halves("a", kwargs))
             out_b = func(*_halves("b", args), **_halves("b", kwargs))
+        for tensor in written(func, args, kwargs):
+            _follow(func, tensor)
         out = pytree.tree_map(lambda x, y: _pair(cls, func, x, y), out_a, out_b)
         # In-place ops return their very argument; views share the outer memory as the inner ones do.
         return return_and_correct_aliasing(func, args, kwargs, out)
@@ -83,6 +85,12 @@ class TwoTensor(torch.Tensor):
 
 def _halves(name: str, tree: Any) -> Any:
     return pytree.tree_map_only(TwoTensor, lambda tensor: getattr(tensor, name), tree)
+
+
+def _follow(func: Any, tensor: Any) -> None:
+    """Give the outer tensor the size that its halves took: `out=` with an empty tensor is resized."""
+    if tensor.shape != tensor.a.shape and torch.Tag.inplace_view not in func.tags:
+        tensor.resize_(tensor.a.shape)  # Comes back here, for both halves, which have that size already.
 
 
 def _pair(cls: type[TwoTensor], func: Any, x: Any, y: Any) -> Any:
