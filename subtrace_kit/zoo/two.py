@@ -90,7 +90,8 @@ def _halves(name: str, tree: Any) -> Any:
 def _follow(func: Any, tensor: Any) -> None:
     """Give the outer tensor the size that its halves took: `out=` with an empty tensor is resized."""
     if tensor.shape != tensor.a.shape and torch.Tag.inplace_view not in func.tags:
-        tensor.resize_(tensor.a.shape)  # Comes back here, for both halves, which have that size already.
+        # These ops come back here and do nothing to the halves, which have that size already.
+        tensor.resize_(tensor.a.shape).as_strided_(tensor.a.shape, tensor.a.stride())
 
 
 def _pair(cls: type[TwoTensor], func: Any, x: Any, y: Any) -> Any:

@@ -77,6 +77,7 @@ KEPT: dict[str, Op] = {
     "mean": lambda x: x.mean(),
     "mean_dim": lambda x: x.mean(0),
     "zeros_like": lambda x: torch.zeros_like(x),
+    "ones_like": lambda x: torch.ones_like(x),
     "new_zeros": lambda x: x.new_zeros(3),
     "to": lambda x: x.to(torch.complex64),
     "clone": lambda x: x.clone(),
@@ -265,7 +266,7 @@ def test_the_constructor_makes_a_new_leaf() -> None:
     assert x.grad is not None
 
 
-DIFFERENTIABLE = [name for name in OPS if not name.startswith(("eq", "zeros", "new_", "pow0", "sgn"))]
+DIFFERENTIABLE = [name for name in OPS if not name.startswith(("eq", "zeros", "ones", "new_", "pow0", "sgn"))]
 
 
 @pytest.mark.parametrize("name", DIFFERENTIABLE)

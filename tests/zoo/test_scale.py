@@ -95,6 +95,24 @@ def test_multiplication_by_a_number_touches_the_scale_only() -> None:
     assert x.raw.abs().sum() > 0
 
 
+@pytest.mark.parametrize("number", [0, 0.0, False, float("inf"), float("nan")])
+def test_a_number_that_is_no_scale_goes_into_raw(number: float) -> None:
+    x = make(3, scale=-0.3)
+    y = x * number
+    assert type(y) is ScaleTensor
+    assert torch.equal(y.scale, x.scale)
+    close(y.dequantize(), x.dequantize() * number, equal_nan=True)
+    close(y.fill_(2.0).dequantize(), torch.full((3,), 2.0))
+
+
+@pytest.mark.parametrize("raw", [torch.bfloat16, torch.float32, torch.float64])
+@pytest.mark.parametrize("scale", [torch.bfloat16, torch.float32, torch.float64])
+def test_the_dtype_is_that_of_raw_also_without_dimensions(raw: torch.dtype, scale: torch.dtype) -> None:
+    x = ScaleTensor(torch.ones(2, dtype=raw), torch.tensor(0.5, dtype=scale))
+    for y in (x, x[0], to_scale(torch.ones((), dtype=raw), torch.tensor(0.5, dtype=scale))):
+        assert y.dtype == y.raw.dtype == y.dequantize().dtype == from_scale(y).dtype == (y + 1).dtype == raw
+
+
 IN_PLACE: dict[str, Op] = {
     "add_": lambda x: x.add_(PLAIN, alpha=2),
     "add_self": lambda x: x.add_(x),
@@ -130,6 +148,15 @@ def test_a_write_to_a_view_is_seen_by_the_base_and_nowhere_else() -> None:
     base[1].mul_(4)
     assert raw[1].tolist() == [4] * 4
     close(base.dequantize(), torch.tensor([[0.5], [2.0], [0.5]]).expand(3, 4))
+
+
+@pytest.mark.filterwarnings("ignore:An output with one or more elements was resized")
+def test_out_of_another_size_is_refused_and_not_written() -> None:
+    for out in (make(0), make(4, 3)):
+        before = out.dequantize()
+        with pytest.raises(NotImplementedError, match=r"ScaleTensor has no rule for aten.add.out that resizes"):
+            torch.add(torch.ones(1, 3), 1, out=out)
+        assert torch.equal(out.dequantize(), before)
 
 
 def test_views_share_the_scale() -> None:

@@ -134,6 +134,32 @@ def test_as_strided_reads_the_halves() -> None:
     same(x.as_strided((2, 2), (6, 1), 7), x.a.as_strided((2, 2), (6, 1), 7), x.b.as_strided((2, 2), (6, 1), 7))
 
 
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("nested", [False, True])
+def test_out_of_no_size_is_resized_outside_as_inside(transposed: bool, nested: bool) -> None:
+    def build(*shape: int) -> TwoTensor:
+        x = TwoTensor(make(*shape), make(*shape)) if nested else make(*shape)
+        return x.t() if transposed and len(shape) == 2 else x
+
+    x, out = build(2, 3), build(0)
+    assert torch.add(x, 1, out=out) is out
+    assert (out.shape, out.stride()) == (x.shape, x.stride())
+    for half, given in ((out.a, x.a), (out.b, x.b)):
+        assert (half.shape, half.stride()) == (x.shape, x.stride())
+        assert torch.equal(half, given + 1) is True
+    assert (out + 1).shape == x.shape
+
+
+def test_resize_and_set_change_the_outer_tensor_too() -> None:
+    x, y = make(2, 3), make(5)
+    a, b = x.a.flatten()[:4].clone(), x.b.flatten()[:4].clone()
+    assert x.resize_(4) is x
+    same(x, a, b)
+    assert x.set_(y) is x
+    same(x, y.a, y.b)
+    assert x.a.data_ptr() == y.a.data_ptr()
+
+
 def test_a_plain_tensor_cannot_take_both_results() -> None:
     plain = torch.zeros(2)
     with pytest.raises(NotImplementedError, match=r"TwoTensor has no rule for aten.copy_.default into a plain"):
