@@ -70,9 +70,7 @@ class ComplexTensor(torch.Tensor):
         return cls(inner["re"], inner["im"])  # The outer size and stride are those of the parts.
 
     @classmethod
-    def __torch_dispatch__(  # type: ignore[override]
-        cls, func: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
+    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:  # type: ignore[override]
         kwargs = kwargs or {}
         rule = _RULES.get(func)
         with lazy_bits():
@@ -178,12 +176,12 @@ def _eq(func: Any, x: Any, y: Any) -> torch.Tensor:
     return (xr == yr) & (xi == yi)
 
 
-def _copy_(func: Any, target: Any, source: Any, non_blocking: bool = False) -> Any:
+def _write(func: Any, target: Any, source: Any, *rest: Any) -> Any:
     if not isinstance(target, ComplexTensor):
-        return func(target, _plain(source), non_blocking)
+        return func(target, _plain(source), *rest)
     re, im = _parts(source)
-    target.re.copy_(re, non_blocking)
-    target.im.copy_(im, non_blocking)
+    func(target.re, re, *rest)
+    func(target.im, im, *rest)
     return target
 
 
@@ -212,7 +210,7 @@ _RULES: dict[Any, Any] = {
     **dict.fromkeys(overloads("mm bmm mv dot matmul"), _matrix_product),
     **dict.fromkeys(overloads("cat stack"), _join),
     **dict.fromkeys(overloads("eq.Tensor eq.Scalar"), _eq),
-    aten.copy_.default: _copy_,
+    **dict.fromkeys(overloads("copy_ fill_.Scalar fill_.Tensor"), _write),
     aten._conj.default: _conj,
     aten._conj_physical.default: lambda _, z: ComplexTensor(z.re.clone(), -z.im),
     aten.add.Tensor: _add,

@@ -93,9 +93,7 @@ class QuantTensor(torch.Tensor):
         return self.q.to(self.scale.dtype) * self.scale
 
     @classmethod
-    def __torch_dispatch__(  # type: ignore[override]
-        cls, func: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
+    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:  # type: ignore[override]
         kwargs = kwargs or {}
         rule = _RULES.get(func)
         with lazy_bits():

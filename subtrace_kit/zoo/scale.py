@@ -76,9 +76,7 @@ class ScaleTensor(torch.Tensor):
         return (self.raw * self.scale).to(self.dtype)  # Two 0-dim tensors would promote to the wider dtype.
 
     @classmethod
-    def __torch_dispatch__(  # type: ignore[override]
-        cls, func: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
+    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:  # type: ignore[override]
         with lazy_bits():
             return _RULES.get(func, _on_values)(func, *args, **(kwargs or {}))
 

@@ -64,9 +64,7 @@ class TwoTensor(torch.Tensor):
         return cls(inner["a"], inner["b"])  # The outer size and stride are those of the halves.
 
     @classmethod
-    def __torch_dispatch__(  # type: ignore[override]
-        cls, func: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
+    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:  # type: ignore[override]
         kwargs = kwargs or {}
         # Ops that come whole, like reshape under inference_mode, do not say whether they share memory.
         if (out := func.decompose(*args, **kwargs)) is not NotImplemented:

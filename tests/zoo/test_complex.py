@@ -171,6 +171,10 @@ IN_PLACE: dict[str, Op] = {
     "copy_broadcast": lambda x: x.copy_(COMPLEX[0]),
     "slice": lambda x: x[1:, 2].mul_(3j) is None or x,
     "setitem": lambda x: x.__setitem__(1, COMPLEX[0]) or x,
+    "setitem_number": lambda x: x.__setitem__((0, slice(None)), 2) or x,
+    "fill_": lambda x: x.fill_(1 - 2j),
+    "fill_real": lambda x: x.fill_(REAL[0, 0]),
+    "fill_tensor": lambda x: x.fill_(pick(x)[0, 0]),
 }
 
 
@@ -209,6 +213,7 @@ def test_a_plain_target_is_written_as_torch_writes_it() -> None:
         target = COMPLEX.clone()
         assert op(target, x) is target
         close(target, op(COMPLEX.clone(), plain(x)))
+    close(COMPLEX.clone().fill_(x[0, 0]), COMPLEX.clone().fill_(plain(x)[0, 0]))
     with pytest.raises(RuntimeError, match="can't be cast"):
         REAL.clone().add_(x)
 
