@@ -64,6 +64,7 @@ class OpInfo:
         dynamic: Whether the shape of its result depends on data.
         returns: How many results its schema has.
         takes_storage: Whether it makes a tensor of raw storage.
+        mutable: Whether it writes any argument.
     """
 
     symbol: Symbol
@@ -74,11 +75,7 @@ class OpInfo:
     dynamic: bool
     returns: int
     takes_storage: bool
-
-    @property
-    def mutable(self) -> bool:
-        """Whether it writes any argument."""
-        return bool(self.writes or self.writes_by_name)
+    mutable: bool
 
 
 @cache
@@ -97,6 +94,7 @@ def op_info(func: OpOverload) -> OpInfo:
         torch.Tag.dynamic_output_shape in func.tags,
         len(schema.returns),
         any(str(argument.type) == "Storage" for argument in schema.arguments),
+        bool(UNDECLARED_WRITES.get(func, written)),
     )
 
 

@@ -175,13 +175,9 @@ class Recorder:
 
     def run_plain(self, event: Event, info: OpInfo, args: tuple, kwargs: dict) -> Any:
         """Run an op on plain tensors: nothing inside it reaches the modes, so it needs no scope."""
-        store = self.store
         self.just_opened = False
         with no_torch_function():
-            event.args = tuple([store.map_in(item, []) for item in args])
-            event.kwargs = store.map_in(kwargs, []) if kwargs else kwargs
-            if info.mutable:
-                self.snapshot.before_write(args, kwargs, info)
+            self.open_plain(event, info, args, kwargs)
         try:
             out = event.symbol.fn(*args, **kwargs)
         except BaseException as error:
@@ -190,9 +186,17 @@ class Recorder:
         with no_torch_function():
             event.out = self.results(event, info, args, out)
         event.checked = info.dynamic or info.reads
-        if event.writes or store.has_value(event.out):
+        if event.writes or self.store.has_value(event.out):
             self.emit(event)
         return out
+
+    def open_plain(self, event: Event, info: OpInfo, args: tuple, kwargs: dict) -> None:
+        """Write down the arguments of an op on plain tensors."""
+        map_in = self.store.map_in
+        event.args = tuple([map_in(item, []) for item in args])
+        event.kwargs = map_in(kwargs, []) if kwargs else kwargs
+        if info.mutable:
+            self.snapshot.before_write(args, kwargs, info)
 
     def send_to_class(self, func: OpOverload, args: tuple, kwargs: dict) -> Any:
         self.passing = func
@@ -233,17 +237,13 @@ class Recorder:
             finally:
                 self.paused = False
         self.just_opened = kind == FUNCTION
+        event.subs = []
         self.scopes.append(event.subs)
         self.kinds.append(kind)
         self.open_events.append(event)
         before = self.data_dependent
         try:
-            if op is None:
-                out = call(*args, **kwargs)
-            elif call is None:
-                out = op(*args, **kwargs)
-            else:
-                out = call(op, args, kwargs)
+            out = call(*args, **kwargs) if op is None else call(op, args, kwargs)
             with no_torch_function():
                 self.paused = True
                 self.store.settle(event.subs, wrappers, kind == FUNCTION)

@@ -96,7 +96,7 @@ _PRINTING = frozenset({"__repr__", "__str__", "__format__"})
 def nearest_line() -> Source | None:
     """The nearest line of user code, seen from the caller of the caller."""
     frame: Any = sys._getframe(2)
-    while frame is not None and is_internal(frame.f_code.co_filename):
+    while frame is not None and (_internal.get(file := frame.f_code.co_filename) or is_internal(file)):
         frame = frame.f_back
     return None if frame is None else source_of(frame)
 
@@ -104,7 +104,9 @@ def nearest_line() -> Source | None:
 def building_line() -> Source | None:
     """The nearest line of user code outside constructors: the one that asked for the object."""
     frame: Any = sys._getframe(2)
-    while frame is not None and (frame.f_code.co_name in _BUILDING or is_internal(frame.f_code.co_filename)):
+    while frame is not None and (
+        _internal.get(file := frame.f_code.co_filename) or frame.f_code.co_name in _BUILDING or is_internal(file)
+    ):
         frame = frame.f_back
     return None if frame is None else source_of(frame)
 
@@ -118,7 +120,7 @@ def located(root: CodeType) -> tuple[Source | None, bool]:
     frame: Any = sys._getframe(2)
     source, printing = None, False
     while frame is not None and (code := frame.f_code) is not root:
-        if not is_internal(code.co_filename):
+        if not (_internal.get(code.co_filename) or is_internal(code.co_filename)):
             if source is None:
                 source = source_of(frame)
             printing = printing or code.co_name in _PRINTING

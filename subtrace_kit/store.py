@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["Store"]
 
 
-_ATOMS = (int, float, str, type(None), torch.dtype, torch.device)
+_ATOMS = frozenset({int, float, bool, str, type(None), torch.dtype, torch.device, torch.Size})
 
 
 class _Seen(weakref.ref):
@@ -45,6 +45,7 @@ class Store:
         self.recorder = recorder
         self.values: dict[int, Value] = {}
         self.seen: dict[int, _Seen] = {}
+        self.forget_one = self.gone  # bound once: every object seen gets it
         self.states: dict[int, State] = {}
         self.pending: dict[int, Pending] = {}
         self.captures: list[tuple[Value, torch.Tensor]] = []
@@ -66,21 +67,19 @@ class Store:
             value = self.values.get(id(tree))
             if value is not None and value.cls is None:
                 return value
-            if is_wrapper_type(type(tree)):
+            if value is not None or is_wrapper_type(type(tree)):
                 wrappers.append(tree)
             return self.value(tree)
+        kind = type(tree)
+        if kind in _ATOMS:
+            return tree
+        if kind is tuple:
+            return tuple([self.map_in(item, wrappers) for item in tree])
+        if isinstance(tree, (list, tuple, dict, slice)):
+            return map_tree(lambda leaf: self.map_in(leaf, wrappers), tree)
         if isinstance(tree, torch.Generator):
             self.recorder.snapshot.watch_generator(tree)
-            return tree
-        if isinstance(tree, _ATOMS):
-            return tree.value if isinstance(tree, TracedNumber) else tree
-        if type(tree) is tuple:
-            return tuple([self.map_in(item, wrappers) for item in tree])
-        if isinstance(tree, (list, tuple, dict, slice)) and type(tree) is not torch.Size:
-            return map_tree(lambda leaf: self.map_in(leaf, wrappers), tree)
-        if isinstance(tree, TracedNumber):
-            return tree.value
-        return tree
+        return tree.value if isinstance(tree, TracedNumber) else tree
 
     def map_out(self, tree: Any, hint: str) -> Any:
         """Results with values in place of tensors."""
@@ -139,13 +138,15 @@ class Store:
         """Forget an object when it goes, before its id can be that of another."""
         key = id(obj)
         if key not in self.seen:
-            self.seen[key] = ref = _Seen(obj, self.gone)
+            self.seen[key] = ref = _Seen(obj, self.forget_one)
             ref.key = key
 
     def gone(self, ref: _Seen) -> None:
         """An object has gone, as it would have without the recorder."""
-        for kept in (self.seen, self.values, self.states):
-            kept.pop(ref.key, None)
+        key = ref.key
+        self.seen.pop(key, None)
+        self.values.pop(key, None)
+        self.states.pop(key, None)
 
     def looks_same(self, obj: torch.Tensor, value: Value) -> bool:
         """Whether a tensor still has the geometry and the flag of its value."""
@@ -214,7 +215,7 @@ class Store:
         parts = []
         for name, tensor in zip(names, inner, strict=True):
             part = self.value(tensor)
-            part.owners.append((value, name))
+            part.owners = (*part.owners, (value, name))
             parts.append((name, part))
         value.inner = tuple(parts)
         self.watch(obj)

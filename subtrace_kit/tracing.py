@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import inspect
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -84,7 +86,20 @@ def record(fn: Any, args: tuple, kwargs: dict, *, places: Any = None, backward: 
         places: Where to look for captured tensors, if not in `fn`.
         backward: Whether ops that autograd's backward sends go under the line of their forward.
     """
-    return _Recording(fn, args, kwargs, fn if places is None else places, backward).run()
+    with _collector_paused():
+        return _Recording(fn, args, kwargs, fn if places is None else places, backward).run()
+
+
+@contextlib.contextmanager
+def _collector_paused() -> Iterator[None]:
+    """Let the garbage collector wait: all that a recording makes is kept, so it would search in vain."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 class _Recording:
@@ -214,7 +229,7 @@ class _Recording:
         failing = [event for seen, event in recorder.failures if seen is error]
         if failing:
             for inner, outer in itertools.pairwise(failing):
-                outer.subs.append(inner)
+                outer.subs = [*outer.subs, inner]
             for event in failing:
                 event.args = () if event.args is None else event.args
                 event.kwargs = event.kwargs or {}

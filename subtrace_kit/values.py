@@ -18,11 +18,6 @@ class Value:
     An object whose shape, inner tensors or metadata change gets a new Value with the same root.
     """
 
-    __slots__ = (
-        "born", "cls", "device", "dtype", "hint", "inner", "lazy", "metadata", "name", "number",
-        "offset", "outside", "owners", "proxy", "requires_grad", "root", "shape", "stride",
-    )  # fmt: skip
-
     shape: tuple[int, ...]
     stride: tuple[int, ...]
     offset: Any
@@ -30,52 +25,39 @@ class Value:
     device: torch.device
     requires_grad: bool
     lazy: tuple[bool, bool]
+    # Defaults stand in the class: most values change few of them, and there are many values.
+    name: str = ""
+    cls: type | None = None
+    inner: tuple[tuple[str, Value], ...] = ()
+    metadata: Any = None
+    owners: tuple[tuple[Value, str], ...] = ()  # the wrappers it can be read from
+    born: Event | None = None  # the top-level event after which it can be read; None: at the start
+    outside: bool = False  # there before the program: an input, a captured tensor, or inside one
+    number: Any = None
+    proxy: Any = None
 
     def __init__(self, hint: str, root: Value | None = None) -> None:
         self.hint = hint
         self.root = self if root is None else root
-        self.name = ""
-        self.cls: type | None = None
-        self.inner: tuple[tuple[str, Value], ...] = ()
-        self.metadata: Any = None
-        self.owners: list[tuple[Value, str]] = []  # the wrappers it can be read from
-        self.born: Event | None = None  # the top-level event after which it can be read; None: at the start
-        self.outside = False  # there before the program: an input, a captured tensor, or inside one
-        self.number: Any = None
-        self.proxy: Any = None
 
 
 class Event:
     """One operation as it happened."""
 
-    __slots__ = (
-        "args",
-        "checked",
-        "context",
-        "handled",
-        "kwargs",
-        "module",
-        "order",
-        "out",
-        "source",
-        "subs",
-        "symbol",
-        "writes",
-    )
+    out: Any = None
+    subs: list[Event] | tuple[()] = ()
+    context: Context | None = None
+    module: str = ""
+    checked: bool = False  # whether the shape of its result depends on data
+    order: int = 0  # for constructors: which construction of the recording it is
+    handled: bool = False  # whether a class handles it in __torch_function__
+    writes: bool = False  # whether it has an effect besides its outputs
 
     def __init__(self, symbol: Symbol, args: Any, kwargs: Any, source: Source | None) -> None:
         self.symbol = symbol
         self.args = args
         self.kwargs = kwargs
         self.source = source
-        self.out: Any = None
-        self.subs: list[Event] = []
-        self.context: Context | None = None
-        self.module = ""
-        self.checked = False  # whether the shape of its result depends on data
-        self.order = 0  # for constructors: which construction of the recording it is
-        self.handled = False  # whether a class handles it in __torch_function__
-        self.writes = False  # whether it has an effect besides its outputs
 
 
 def describe(value: Value, tensor: torch.Tensor) -> Value:

@@ -28,14 +28,8 @@ class State:
     contents: dict[str, Any] = field(default_factory=dict)
 
 
-def _slots(cls: type) -> tuple[str, ...]:
-    """The attributes that a class keeps in slots."""
-    if (known := _known_slots.get(cls)) is None:
-        known = _known_slots[cls] = _find_slots(cls)
-    return known
-
-
 def _find_slots(cls: type) -> tuple[str, ...]:
+    """The attributes that a class keeps in slots."""
     found: list[str] = []
     for base in cls.__mro__:
         if base is torch.Tensor:
@@ -46,7 +40,9 @@ def _find_slots(cls: type) -> tuple[str, ...]:
 
 
 def _attributes(obj: Any) -> dict[str, Any]:
-    slots = _slots(type(obj))
+    cls = type(obj)
+    if (slots := _known_slots.get(cls)) is None:
+        slots = _known_slots[cls] = _find_slots(cls)
     return obj.__dict__ | {n: getattr(obj, n) for n in slots if hasattr(obj, n)} if slots else obj.__dict__
 
 
