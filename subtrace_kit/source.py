@@ -94,8 +94,8 @@ _PRINTING = frozenset({"__repr__", "__str__", "__format__"})
 
 
 def nearest_line() -> Source | None:
-    """The nearest line of user code, seen from the caller of the caller."""
-    frame: Any = sys._getframe(2)
+    """The nearest line of user code, seen from the callers of the recorder's methods."""
+    frame: Any = sys._getframe(3)
     while frame is not None and (_internal.get(file := frame.f_code.co_filename) or is_internal(file)):
         frame = frame.f_back
     return None if frame is None else source_of(frame)

@@ -44,8 +44,7 @@ class Store:
     def __init__(self, recorder: Recorder) -> None:
         self.recorder = recorder
         self.values: dict[int, Value] = {}
-        self.seen: dict[int, _Seen] = {}
-        self.forget_one = self.gone  # bound once: every object seen gets it
+        self.forget_one = self.gone  # bound once: every wrapper seen gets it
         self.states: dict[int, State] = {}
         self.pending: dict[int, Pending] = {}
         self.captures: list[tuple[Value, torch.Tensor]] = []
@@ -56,7 +55,7 @@ class Store:
 
     def forget(self) -> None:
         """Let go of all objects."""
-        for kept in (self.values, self.seen, self.states, self.pending, self.captures, self.outside_wrappers):
+        for kept in (self.values, self.states, self.pending, self.captures, self.outside_wrappers):
             kept.clear()
 
     # ------------------------------------------------------------------------------------ trees
@@ -65,9 +64,9 @@ class Store:
         """Arguments with values in place of tensors; wrapper objects are added to `wrappers`."""
         if isinstance(tree, torch.Tensor):
             value = self.values.get(id(tree))
-            if value is not None and value.cls is None:
+            if value is not None and value.cls is None and value.ref() is tree:
                 return value
-            if value is not None or is_wrapper_type(type(tree)):
+            if is_wrapper_type(type(tree)):
                 wrappers.append(tree)
             return self.value(tree)
         kind = type(tree)
@@ -105,7 +104,7 @@ class Store:
     def value(self, obj: torch.Tensor) -> Value:
         """The value of a tensor used as an argument, as it is now."""
         key = id(obj)
-        value = self.values.get(key)
+        value = self.known(obj)
         if value is not None:
             # Nothing has run since the function that sends this op was opened: it has just been looked at.
             return value if value.cls is None or self.recorder.just_opened else self.sync(obj)
@@ -117,7 +116,7 @@ class Store:
 
     def result(self, obj: torch.Tensor, hint: str, settled: bool = False) -> Value:
         """The value of a tensor that an operation returned; settled if no user code has run since."""
-        value = self.values.get(id(obj))
+        value = self.known(obj)
         if value is not None:
             if value.cls is not None:
                 return value if settled else self.sync(obj)
@@ -129,24 +128,20 @@ class Store:
         return self.register(obj, Value(hint))
 
     def register(self, obj: torch.Tensor, value: Value) -> Value:
-        """Tie a plain tensor to a value."""
-        self.watch(obj)
+        """Tie a plain tensor to a value, for as long as the tensor lives."""
+        value.ref = weakref.ref(obj)
         self.values[id(obj)] = value
         return describe(value, obj)
 
-    def watch(self, obj: Any) -> None:
-        """Forget an object when it goes, before its id can be that of another."""
-        key = id(obj)
-        if key not in self.seen:
-            self.seen[key] = ref = _Seen(obj, self.forget_one)
-            ref.key = key
+    def known(self, obj: Any) -> Value | None:
+        """The value of an object as it was last seen; None for an object that has the id of one that went."""
+        value = self.values.get(id(obj))
+        return value if value is not None and value.ref() is obj else None
 
     def gone(self, ref: _Seen) -> None:
-        """An object has gone, as it would have without the recorder."""
-        key = ref.key
-        self.seen.pop(key, None)
-        self.values.pop(key, None)
-        self.states.pop(key, None)
+        """A wrapper has gone: let go of its inner tensors too, as happens without the recorder."""
+        if (value := self.values.get(ref.key)) is not None and value.ref is ref:
+            del self.values[ref.key], self.states[ref.key]
 
     def looks_same(self, obj: torch.Tensor, value: Value) -> bool:
         """Whether a tensor still has the geometry and the flag of its value."""
@@ -203,7 +198,7 @@ class Store:
     def made_here(self, obj: Any) -> bool:
         """Whether an unknown wrapper holds tensors that this program computed."""
         _, inner, _ = flatten(obj)
-        known = [self.values.get(id(t)) for t in inner]
+        known = [self.known(t) for t in inner]
         return any(v is not None and not v.outside for v in known)
 
     def read(self, obj: Any, value: Value, source: Source | None) -> tuple[Value, list[str], list[torch.Tensor]]:
@@ -218,7 +213,11 @@ class Store:
             part.owners = (*part.owners, (value, name))
             parts.append((name, part))
         value.inner = tuple(parts)
-        self.watch(obj)
+        if value.root is value:
+            value.ref = ref = _Seen(obj, self.forget_one)
+            ref.key = id(obj)
+        else:
+            value.ref = value.root.ref
         self.values[id(obj)] = value
         self.states[id(obj)] = read_state(obj)
         return value, names, inner
@@ -264,7 +263,7 @@ class Store:
 
     def add_input(self, obj: torch.Tensor, hint: str) -> Value:
         """Tie an argument of the program, and the tensors inside it, to values."""
-        if (known := self.values.get(id(obj))) is not None:
+        if (known := self.known(obj)) is not None:
             return known
         self.outside(obj)
         value = Value(hint)
@@ -272,6 +271,7 @@ class Store:
         if not is_wrapper_type(type(obj)):
             if lacks_protocol(type(obj)):
                 raise no_protocol(type(obj), None)
+            value.lazy = (obj.is_conj(), obj.is_neg())
             return self.register(obj, value)
         names, inner, _ = flatten(obj)
         for name, tensor in zip(names, inner, strict=True):
@@ -298,5 +298,5 @@ class Store:
     def closes_over(self, functions: tuple) -> bool:
         """Whether a Python function holds a tensor that the program computed."""
         cells = [c for f in functions for c in getattr(f, "__closure__", None) or ()]
-        held = [self.values.get(id(cell.cell_contents)) for cell in cells]
+        held = [self.known(cell.cell_contents) for cell in cells]
         return any(value is not None and not value.outside for value in held)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import inspect
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -86,19 +85,12 @@ def record(fn: Any, args: tuple, kwargs: dict, *, places: Any = None, backward: 
         places: Where to look for captured tensors, if not in `fn`.
         backward: Whether ops that autograd's backward sends go under the line of their forward.
     """
-    with _collector_paused():
-        return _Recording(fn, args, kwargs, fn if places is None else places, backward).run()
-
-
-@contextlib.contextmanager
-def _collector_paused() -> Iterator[None]:
-    """Let the garbage collector wait: all that a recording makes is kept, so it would search in vain."""
-    was_on = gc.isenabled()
-    gc.disable()
+    collects = gc.isenabled()
+    gc.disable()  # all that a recording makes is kept: the collector would search in vain
     try:
-        yield
+        return _Recording(fn, args, kwargs, fn if places is None else places, backward).run()
     finally:
-        if was_on:
+        if collects:
             gc.enable()
 
 

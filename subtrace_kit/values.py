@@ -24,7 +24,8 @@ class Value:
     dtype: torch.dtype
     device: torch.device
     requires_grad: bool
-    lazy: tuple[bool, bool]
+    ref: Any  # a weak reference to the object
+    lazy: tuple[bool, bool] = (False, False)
     # Defaults stand in the class: most values change few of them, and there are many values.
     name: str = ""
     cls: type | None = None
@@ -71,7 +72,6 @@ def describe(value: Value, tensor: torch.Tensor) -> Value:
     value.dtype = tensor.dtype
     value.device = tensor.device
     value.requires_grad = tensor.requires_grad
-    value.lazy = (tensor.is_conj(), tensor.is_neg())
     return value
 
 
