@@ -1,0 +1,381 @@
+"""verify: right traces agree with eager; each kind of damage shows in its row."""
+
+import html
+import re
+
+import pytest
+import torch
+from classes import Base
+
+import subtrace_kit
+from subtrace_kit import ops
+from subtrace_kit.report import Check, Report
+from subtrace_kit.verify import verify
+from subtrace_kit.zoo import ComplexTensor, QuantTensor, ScaleTensor, TwoTensor, from_scale, to_scale, to_two
+
+
+def two(*shape, grad=False):
+    return TwoTensor(torch.randn(*shape), torch.randn(*shape)).requires_grad_(grad)
+
+
+def scale(*shape):
+    return ScaleTensor(torch.randn(*shape), torch.tensor(0.5))
+
+
+def assert_agrees(fn, *args):
+    """The trace and the lowered trace agree with eager, and the arguments are left as they were."""
+    trace = subtrace_kit.trace(fn)(*args)
+    before, state = repr(args), torch.get_rng_state()
+    for one in (trace, subtrace_kit.lower(trace)):
+        report = verify(one, *args)
+        assert report.ok, report
+        assert repr(args) == before
+        assert torch.equal(torch.get_rng_state(), state)
+    return trace
+
+
+def wrong(trace, *args):
+    """The names of the rows that differ."""
+    report = verify(trace, *args)
+    assert not report.ok
+    return [row.name for row in report.rows if row.verdict == "differs"]
+
+
+# ---------------------------------------------------------------------------------------- right traces
+
+
+def test_views_copies_and_results_that_are_arguments():
+    assert_agrees(lambda x: (x, x.t(), [x * 2, x.a], {"k": x.b[0]}), two(2, 3))
+    assert_agrees(lambda s: (s * 2, s + 1, s.t()), scale(2, 3))
+    assert_agrees(lambda z: (z.conj(), z * 1j, z.abs()), ComplexTensor(torch.randn(2), torch.randn(2)))
+    assert_agrees(lambda q: (q.t(), q[0:1]), QuantTensor.from_float(torch.randn(2, 3)))
+    assert_agrees(lambda t: (t * 2, t.t()), TwoTensor(scale(2, 3), scale(2, 3)))
+    assert_agrees(lambda z: z * 2, torch.randn(2, dtype=torch.complex64).conj())
+
+
+def test_writes_to_arguments_that_share_memory():
+    base, pair = torch.randn(4), two(3)
+    assert_agrees(lambda x, y: (x.mul_(2), y + 1, x[0]), base, base[1:])
+    assert_agrees(lambda x, y: (x.mul_(2), y + 1, x is y), pair, pair)
+    assert_agrees(lambda x: x[0].mul_(2), two(3, 3))
+
+
+def test_gradients_also_of_another_class_and_of_tensors_that_are_no_leaves():
+    x = torch.randn(3, requires_grad=True)
+    assert_agrees(lambda t, w: (t @ w).sin(), two(2, 3, grad=True), two(3, 4, grad=True))
+    assert_agrees(lambda x: from_scale(to_scale(x, torch.tensor(0.5)) * 3), x)
+    assert_agrees(lambda x: (to_two(x, x) * 3).a, x)
+    assert_agrees(lambda x: torch.autograd.grad((x**3).sum(), x, create_graph=True)[0], x)
+    x.grad = torch.ones(3)
+    report = verify(assert_agrees(lambda x: x * 2, x), x)
+    assert torch.equal(x.grad, torch.ones(3))
+    assert report.row("gradients").note == ""
+
+
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")
+def test_leaves_behind_captured_tensors_keep_their_gradients():
+    leaf, unused = torch.randn(2, requires_grad=True), torch.randn(2, requires_grad=True)
+    middle = leaf.exp()
+    trace = assert_agrees(lambda x: x * middle, torch.randn(2))
+    assert leaf.grad is None
+    report = verify(trace.replace(program=lambda x: x * middle.detach() * unused / unused))
+    assert (
+        "leaf 0 behind captured tensors.grad: class Tensor instead of NoneType" in report.row("gradients").differences
+    )
+    assert leaf.grad is None
+    middle.sum().backward()
+
+
+class Child(Base):
+    """Its inherited unflatten names the parent."""
+
+    @staticmethod
+    def __tensor_unflatten__(inner, metadata, size, stride):
+        return Base(inner["inner"])
+
+
+def test_an_inherited_unflatten_that_names_the_parent():
+    child = Child(torch.randn(2))
+    assert verify(subtrace_kit.trace(lambda x: x.inner + 1)(child), child).ok
+
+
+def test_questions_about_sizes_are_not_compared():
+    trace = subtrace_kit.trace(lambda x, y: x.is_same_size(y))(two(2), two(2))
+    assert verify(trace).row("ops") == Check("ops", "same", (), "there are none")
+
+
+def test_layouts_without_strides():
+    x = torch.eye(3).to_sparse()
+    trace = subtrace_kit.trace(lambda x: x * 2)(x)
+    assert verify(trace, x).ok
+    assert "values" in wrong(trace.replace(program=lambda x: x * 3), x)
+
+
+def test_random_numbers():
+    assert_agrees(lambda t: (torch.nn.functional.dropout(t.a, 0.5), torch.randn(2)), two(8))
+
+
+def test_a_module_keeps_its_buffers_and_gradients():
+    net = torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.BatchNorm1d(3))
+    net[0].weight.grad = torch.ones(3, 3)
+    trace = assert_agrees(net, torch.randn(4, 3))
+    assert torch.equal(net[0].weight.grad, torch.ones(3, 3))
+    assert net[1].num_batches_tracked == 0
+    assert torch.equal(net[1].running_mean, torch.zeros(3))
+    report = verify(trace)
+    assert report.row("captured").note == ""
+
+
+def test_wrapper_parameters_and_a_step_of_an_optimizer():
+    lin = torch.nn.Linear(3, 2)
+    lin.weight, lin.bias = torch.nn.Parameter(two(2, 3)), torch.nn.Parameter(two(2))
+    assert_agrees(lin, two(4, 3))
+    plain = torch.nn.Linear(3, 2)
+    opt = torch.optim.SGD(plain.parameters(), lr=0.1)
+    before = plain.weight.detach().clone()
+
+    def step(x):
+        plain(x).sum().backward()
+        opt.step()
+        opt.zero_grad()
+
+    assert_agrees(step, torch.randn(4, 3))
+    assert torch.equal(plain.weight, before)
+    assert plain.weight.grad is None
+
+
+class Counting(TwoTensor):
+    """Counts its ops in an attribute."""
+
+    count = 0
+
+    @classmethod
+    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+        for arg in args:
+            if isinstance(arg, cls):
+                arg.count += 1
+        return super().__torch_dispatch__(func, types, args, kwargs)
+
+
+def test_python_attributes_of_arguments():
+    c = Counting(torch.randn(2), torch.randn(2))
+    trace = assert_agrees(lambda c: c * 2 + c, c)
+    assert c.count == 0
+    assert wrong(trace.replace(program=lambda c: (c + c) * 2 + c * 0), c)[-2:] == ["arguments", "ops"]
+
+
+# ------------------------------------------------------------------------------------- damaged traces
+
+
+def dropped(trace, name, put=()):
+    """The trace without the operations of that name, with others in place of the first."""
+    at = [i for i, bound in enumerate(trace.bound_symbols) if bound.symbol.name == name]
+    assert at
+    kept = [bound for bound in trace.bound_symbols if bound.symbol.name != name]
+    return trace.replace(bound_symbols=(*kept[: at[0]], *put, *kept[at[0] :]))
+
+
+def changed(trace, name, **fields):
+    """The trace with other fields in the operations of that name."""
+    found = [b.replace(**fields) if b.symbol.name == name else b for b in trace.bound_symbols]
+    assert found != list(trace.bound_symbols)
+    return trace.replace(bound_symbols=tuple(found))
+
+
+def test_a_missing_write():
+    x = two(2)
+    trace = subtrace_kit.trace(lambda x: (x.add_(1), torch.zeros(1))[1])(x)
+    assert wrong(dropped(trace, "torch.Tensor.add_"), x) == ["arguments", "ops"]
+    assert wrong(dropped(subtrace_kit.lower(trace), "aten.add_.Tensor"), x) == ["arguments"]
+
+
+def test_another_constant():
+    x = two(2, grad=True)
+    trace = subtrace_kit.trace(lambda x: x * 2)(x)
+    (bound,) = trace.bound_symbols
+    report = verify(changed(trace, "torch.Tensor.mul", args=(bound.args[0], 3)), x)
+    assert [row.name for row in report.rows if row.verdict == "differs"] == ["values", "gradients"]
+    assert re.fullmatch(r"out\.a: 2 of 2 values differ, by \d\.\d+ at most", report.row("values").differences[0])
+    assert report.row("gradients").differences[0].startswith("x.grad.a: values 2 of 2")
+
+
+def test_a_missing_operation_fails_the_run():
+    trace = subtrace_kit.trace(lambda x: (x * 2) + 1)(two(2))
+    report = verify(dropped(trace, "torch.Tensor.mul"))
+    assert [row.name for row in report.rows if row.verdict == "differs"] == ["run"]
+    assert "the trace raises" in str(report)
+
+
+def test_results_that_changed_places():
+    x = two(2)
+    trace = subtrace_kit.trace(lambda x: (x, x * 2, torch.ones(2)))(x)
+    one, other, plain = trace.output
+    assert wrong(trace.replace(output=(other, one, plain)), x) == ["values", "aliasing", "identity"]
+    found = verify(trace.replace(output=(one, plain, other)), x)
+    assert found.row("classes").differences == (
+        "out[1]: Tensor instead of TwoTensor",
+        "out[2]: TwoTensor instead of Tensor",
+    )
+
+
+def test_another_structure():
+    x = two(2)
+    trace = subtrace_kit.trace(lambda x: [x * 2])(x)
+    assert "structure" in wrong(trace.replace(output=tuple(trace.output)), x)
+    assert "structure" in wrong(trace.replace(output=trace.output[0]), x)
+
+
+def test_a_copy_instead_of_a_view():
+    x = two(2, 2)
+    trace = subtrace_kit.trace(lambda x: x[0])(x)
+    program = subtrace_kit.trace(lambda x: x[0].clone())
+    report = verify(program(x).replace(program=trace.program), x)
+    assert [row.name for row in report.rows if row.verdict == "differs"] == ["aliasing", "ops"]
+    assert report.row("aliasing").differences == (
+        "out.a: memory of its own instead of memory of x.a",
+        "out.b: memory of its own instead of memory of x.b",
+    )
+
+
+def test_wrong_metadata():
+    q = QuantTensor.from_float(torch.randn(2, 2))
+    low = subtrace_kit.lower(subtrace_kit.trace(lambda q: q[0:2])(q))
+    (made,) = [b for b in low.bound_symbols if b.symbol.name == "QuantTensor"]
+    metadata = made.output.metadata | {"whole": not made.output.metadata["whole"]}
+    assert wrong(changed(low, "QuantTensor", output=made.output.replace(metadata=metadata)), q) == ["metadata"]
+
+
+def test_an_extra_draw():
+    x = two(2)
+    trace = subtrace_kit.trace(lambda x: (x * 2, torch.rand(2)))(x)
+    (draw,) = [b for b in trace.bound_symbols if b.symbol.name == "torch.rand"]
+    extra = draw.replace(output=draw.output.replace(name="extra"))
+    assert wrong(dropped(trace, "torch.rand", (draw, extra)), x) == ["random state"]
+    assert wrong(dropped(trace, "torch.rand", (extra, draw)), x) == ["values", "random state"]
+
+
+def test_dtype_shape_strides_offset_and_flags():
+    x = torch.randn(2, 2)
+    eager = subtrace_kit.trace(lambda x: x.t())(x)
+
+    def found(other):
+        return wrong(subtrace_kit.trace(other)(x).replace(program=eager.program), x)
+
+    assert found(lambda x: x.t().double()) == ["dtype", "aliasing"]
+    assert found(lambda x: x.t()[:1]) == ["values", "shape"]
+    assert found(lambda x: x.t().contiguous()) == ["strides", "aliasing"]
+    assert found(lambda x: x.t().detach().clone().requires_grad_()) == ["requires_grad", "aliasing"]
+    rows = subtrace_kit.trace(lambda x: x[1] * 0 + x[1])(x).replace(program=lambda x: x[1])
+    assert wrong(rows, x) == ["storage offset", "aliasing"]
+
+
+def test_a_gradient_that_does_not_arrive():
+    x = two(2, grad=True)
+    trace = subtrace_kit.trace(lambda x: x.detach() * 2)(x)
+    report = verify(trace.replace(program=lambda x: x * 2), x)
+    assert report.row("gradients").differences[0] == "x.grad: class NoneType instead of TwoTensor"
+    assert verify(trace.replace(program=lambda x: x * 2), x, backward=False).row("gradients").verdict == "same"
+
+
+def test_ops_in_another_order():
+    x = two(2)
+    trace = subtrace_kit.trace(lambda x: (x.sin(), x.cos()))(x)
+    other = trace.replace(bound_symbols=tuple(trace.bound_symbols)[::-1])
+    report = verify(other, x)
+    assert [row.name for row in report.rows if row.verdict == "differs"] == ["ops"]
+    assert report.row("ops").differences[0] == (
+        "op 0: aten.cos.default to TwoTensor instead of aten.sin.default to TwoTensor"
+    )
+    assert verify(subtrace_kit.lower(trace), x).row("ops").verdict == "not compared"
+
+
+def test_a_missing_attribute_write():
+    c = Counting(torch.randn(2), torch.randn(2))
+    trace = subtrace_kit.trace(lambda c: torch.ones(c.sin().shape))(c)
+    low = subtrace_kit.lower(trace)
+    assert verify(low, c).ok
+    report = verify(dropped(low, ops.SETATTR.name), c)
+    assert report.row("arguments").differences == ("c: attributes {} instead of {'count': 1}",)
+
+
+# ------------------------------------------------------------------------------- inputs, report, errors
+
+
+def test_inputs_are_made_up_where_none_are_given():
+    assert verify(
+        subtrace_kit.trace(lambda x, q, n=3: (x * n, q.t()))(two(2), QuantTensor.from_float(torch.randn(2, 2)))
+    ).ok
+    assert verify(subtrace_kit.trace(lambda: torch.rand(2))()).ok
+    base = torch.randn(4)
+    trace = subtrace_kit.trace(lambda x, y: x + y)(base[:2], base[2:])
+    with pytest.raises(subtrace_kit.TraceError, match=r"no arguments can be made up .* share memory"):
+        verify(trace)
+    assert verify(trace, base[:2], base[2:]).ok
+
+
+def test_keyword_arguments_and_containers():
+    trace = subtrace_kit.trace(lambda xs, *, w: {"sum": xs["k"][0] + w})({"k": [two(2)]}, w=two(2))
+    assert verify(trace, {"k": [two(2)]}, w=two(2)).ok
+
+
+def test_values_within_the_tolerance_are_close():
+    x = torch.ones(3, dtype=torch.float64)
+    trace = subtrace_kit.trace(lambda x: x * 1.0000001)(x).replace(program=lambda x: x * 1)
+    assert verify(trace, x).row("values").verdict == "differs"
+    report = verify(trace, x, rtol=1e-5)
+    assert report.ok
+    assert report.row("values").verdict == "close"
+    assert report.row("values").differences == ("out: 3 of 3 values differ, by 1e-07 at most",)
+
+
+def test_nan_equals_nan_and_integers_are_exact():
+    assert verify(subtrace_kit.trace(lambda x: x / 0)(torch.zeros(2)), torch.zeros(2)).ok
+    big = torch.tensor([2**60])
+    trace = subtrace_kit.trace(lambda x: x + 1)(big).replace(program=lambda x: x + 2)
+    assert verify(trace, big).row("values").verdict == "differs"
+
+
+def test_the_report_as_text_and_html():
+    report = Report(
+        "f",
+        (Check("values", "same"), Check("strides", "differs", tuple("abcde"), "<note>"), Check("ops", "not compared")),
+    )
+    assert str(report) == repr(report)
+    assert str(report).splitlines() == [
+        "f: 1 of 3 checks differ, 1 not compared",
+        "  values   same",
+        "  strides  differs       <note>",
+        "                         a",
+        "                         b",
+        "                         c",
+        "                         d",
+        "                         and 1 more",
+        "  ops      not compared",
+    ]
+    page = report._repr_html_()
+    assert "&lt;note&gt;" in page
+    assert "<script" not in page
+    text = html.unescape(re.sub(r"<[^>]+>", " ", page))
+    assert all(word in text for word in str(report).split())
+    assert Report("f", ()).ok
+    with pytest.raises(KeyError):
+        report.row("nothing")
+
+
+def test_a_difference_raises_on_demand():
+    x = two(2)
+    trace = subtrace_kit.trace(lambda x: x * 2)(x)
+    assert verify(trace, x, raises=True).ok
+    with pytest.raises(subtrace_kit.TraceError, match=r"values +differs +out\.a: 2 of 2"):
+        verify(trace.replace(program=lambda x: x * 3), x, raises=True)
+
+
+def test_what_cannot_be_compared_is_refused():
+    x = two(2)
+    trace = subtrace_kit.trace(lambda x: x * 2)(x)
+    with pytest.raises(subtrace_kit.TraceError, match="no program to compare"):
+        verify(trace.replace(program=None), x)
+    with pytest.raises(subtrace_kit.TraceError, match="argument x: shape"):
+        verify(trace, two(3))
+    with pytest.raises(subtrace_kit.TraceError, match="fails in eager: ZeroDivisionError"):
+        verify(trace.replace(program=lambda x: 1 / 0), x)
