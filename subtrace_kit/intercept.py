@@ -350,15 +350,16 @@ def in_functorch() -> bool:
     return torch._C._are_functorch_transforms_active()
 
 
-def set_version(tensor: torch.Tensor, version: int) -> None:
-    """Give a tensor back its version counter, after its data were given back."""
-    torch._C._autograd._unsafe_set_version_counter((tensor,), (version,))
+def set_version(tensor: torch.Tensor, version: int | None) -> None:
+    """Give a tensor back its version counter, after its data were given back. Inference tensors have none."""
+    if version is not None:
+        torch._C._autograd._unsafe_set_version_counter((tensor,), (version,))
 
 
 def is_custom_node(value: Any) -> bool:
     """Whether a value is a container that only pytree knows how to take apart."""
     kind = type(value)
-    return kind not in (list, tuple, dict) and kind in pytree.SUPPORTED_NODES
+    return kind not in (list, tuple, dict, torch.Size) and kind in pytree.SUPPORTED_NODES
 
 
 flatten_tree = pytree.tree_flatten

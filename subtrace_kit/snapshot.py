@@ -9,7 +9,7 @@ import torch
 
 from .intercept import set_version, unwatched
 from .ops import OpInfo
-from .wrapper_state import State, read_state, write_state
+from .wrapper_state import State, read_state, refill, same_contents, write_state
 
 __all__ = ["Snapshot"]
 
@@ -25,6 +25,7 @@ class Snapshot:
         self._generators: dict[int, tuple[torch.Generator, torch.Tensor]] = {}
         self._grads: dict[int, tuple[torch.Tensor, torch.Tensor | None, bool]] = {}
         self._handles: list[Any] = []
+        self._containers: list[tuple[Any, Any]] = []
         self._random = torch.get_rng_state()
         cuda = torch.cuda.is_available() and torch.cuda.is_initialized()
         self._cuda_random = torch.cuda.get_rng_state_all() if cuda else None
@@ -46,6 +47,18 @@ class Snapshot:
             with unwatched():
                 grad = tensor.grad if tensor.is_leaf else None
                 self._grads[id(tensor)] = (tensor, grad, tensor.requires_grad)
+
+    def watch_containers(self, tree: Any) -> None:
+        """Remember the contents of the lists, dicts and sets among the arguments."""
+        if isinstance(tree, (list, dict, set)):
+            self._containers.append((tree, tree.copy()))
+        if isinstance(tree, (list, tuple, dict)):
+            for item in tree.values() if isinstance(tree, dict) else tree:
+                self.watch_containers(item)
+
+    def changed_container(self) -> Any | None:
+        """A list, dict or set among the arguments that the program has changed, or None."""
+        return next((now for now, copy in self._containers if not same_contents(now, copy)), None)
 
     def watch_handle(self, handle: Any) -> None:
         """A hook that the program registered: removed again."""
@@ -98,10 +111,13 @@ class Snapshot:
                     obj.as_strided_(size, stride, offset)
                 set_version(obj, version)
             for tensor, grad, flag in self._grads.values():
-                if tensor.grad is not grad:
-                    tensor.grad = grad
-                if tensor.is_leaf and tensor.requires_grad != flag:
-                    tensor.requires_grad_(flag)
+                if tensor.is_leaf:
+                    if tensor.grad is not grad:
+                        tensor.grad = grad
+                    if tensor.requires_grad != flag:
+                        tensor.requires_grad_(flag)
+            for container, copy in self._containers:
+                refill(container, copy)
 
     def _restore_random(self) -> None:
         torch.set_rng_state(self._random)
@@ -113,4 +129,5 @@ class Snapshot:
 
 def _geometry(tensor: torch.Tensor) -> tuple[Any, ...]:
     """Sizes, strides, offset and version of a tensor."""
-    return tensor.size(), tensor.stride(), tensor.storage_offset(), tensor._version
+    version = None if tensor.is_inference() else tensor._version
+    return tensor.size(), tensor.stride(), tensor.storage_offset(), version

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import enum
 import gc
 import inspect
 import itertools
 from collections.abc import Callable
+from types import BuiltinFunctionType, FunctionType
 from typing import Any
 
 import torch
@@ -108,6 +110,7 @@ class _Recording:
         self.context = global_context(1 << 30)
         self.kind = (identity(self.leaves), sharing(self.leaves))
         self.snapshot = Snapshot()
+        self.snapshot.watch_containers((args, kwargs))
         self.recorder = Recorder(self.snapshot, ModulePaths(fn), backward, perturb)
         self.places = Captures(places)
         self.flags = tuple(TrainingFlag(path, part, part.training) for path, part in self.places.modules)
@@ -138,6 +141,8 @@ class _Recording:
             out = run_program(self.fn, self.args, self.kwargs)
             with recorder.bookkeeping:
                 self.output = self.take_output(out)
+        if (container := self.snapshot.changed_container()) is not None:
+            raise changed_argument(container, self.fn)
         if recorder.refusal is not None:
             raise recorder.refusal
 
@@ -161,7 +166,7 @@ class _Recording:
 
     def take_output(self, out: Any) -> Any:
         """The result with values in place of tensors; every wrapper in it is completed."""
-        leaves, spec = flatten_tree(out)
+        leaves, spec = flatten_tree(out, is_leaf=lambda item: isinstance(item, torch.Size))
         store = self.recorder.store
         taken = []
         for leaf in leaves:
@@ -174,7 +179,10 @@ class _Recording:
             if id(obj) in store.states:
                 store.sync(obj)
         self.spec_out = spec
-        return [_plain_or_refused(leaf) for leaf in taken]
+        for leaf in taken:
+            if not isinstance(leaf, _PLAIN_RESULTS) and not any(leaf is given for given in self.leaves):
+                raise _unknown_result(leaf, self.fn)
+        return taken
 
     def finish(self, values: list[Any], failure: str = "") -> Trace:
         freezer = Freezer()
@@ -233,6 +241,16 @@ class _Recording:
         return told
 
 
+def changed_argument(container: Any, fn: Any) -> TraceError:
+    """The error for a program that changes a list, dict or set that it was given."""
+    return TraceError(
+        f"the program changes a {type(container).__name__} among its arguments",
+        source=_definition(fn),
+        cause="append, update or item assignment on a container: a trace holds tensors, not Python containers",
+        way_out="build a new container in the program and return it",
+    )
+
+
 def _as_trace_error(error: Exception, recorder: Recorder) -> TraceError:
     if isinstance(error, TraceError):
         return error
@@ -284,5 +302,22 @@ def _program_name(fn: Any) -> str:
     return "program" if name == "<lambda>" else identifier(name)
 
 
-def _plain_or_refused(leaf: Any) -> Any:
-    return leaf
+_PLAIN_RESULTS = (
+    type(None), bool, int, float, complex, str, bytes, slice, range, type, enum.Enum, FunctionType, BuiltinFunctionType,
+    torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Size, torch.Generator, torch.nn.Module, Value,
+)  # fmt: skip
+
+
+def _unknown_result(leaf: Any, fn: Any) -> TraceError:
+    """The error for a result in which tensors may hide."""
+    return TraceError(
+        f"the program returns a {type(leaf).__name__}, which may hold tensors that the trace cannot see",
+        source=_definition(fn),
+        cause="an object that is no list, tuple, dict or registered pytree node",
+        way_out="return its tensors, or register the class with torch.utils._pytree.register_pytree_node",
+    )
+
+
+def _definition(fn: Any) -> Source | None:
+    code = getattr(fn, "__code__", None)
+    return Source(code.co_filename, code.co_firstlineno, code.co_name) if code else None

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-__all__ = ["State", "changes", "is_unchanged", "read_state", "write_state"]
+__all__ = ["State", "changes", "is_unchanged", "read_state", "refill", "same_contents", "write_state"]
 
 _MISSING = object()
 _CONTAINERS = (list, dict, set)
@@ -58,10 +58,10 @@ def is_unchanged(obj: Any, state: State) -> bool:
     now, before = _attributes(obj), state.attributes
     if len(now) != len(before) or not all(map(operator.is_, now.values(), before.values())):
         return False
-    return not state.contents or all(_same_contents(now[name], copy) for name, copy in state.contents.items())
+    return not state.contents or all(same_contents(now[name], copy) for name, copy in state.contents.items())
 
 
-def _same_contents(now: Any, copy: Any) -> bool:
+def same_contents(now: Any, copy: Any) -> bool:
     """Whether a container holds the very objects of its copy: asking tensors for equality would run ops."""
     if len(now) != len(copy):
         return False
@@ -76,7 +76,7 @@ def changes(before: State, now: State) -> tuple[dict[str, Any], list[str]]:
         name: value
         for name, value in now.attributes.items()
         if before.attributes.get(name, _MISSING) is not value
-        or (name in before.contents and not _same_contents(value, before.contents[name]))
+        or (name in before.contents and not same_contents(value, before.contents[name]))
     }
     return changed, [name for name in before.attributes if name not in now.attributes]
 
@@ -93,6 +93,12 @@ def write_state(obj: Any, state: State) -> None:
 def _refilled(state: State, name: str) -> Any:
     value = state.attributes[name]
     if name in state.contents:
-        value.clear()
-        value.extend(state.contents[name]) if isinstance(value, list) else value.update(state.contents[name])
+        refill(value, state.contents[name])
     return value
+
+
+def refill(container: Any, copy: Any) -> None:
+    """Give a list, dict or set the contents it had."""
+    if not same_contents(container, copy):
+        container.clear()
+        container.extend(copy) if isinstance(container, list) else container.update(copy)

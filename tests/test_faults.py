@@ -138,3 +138,48 @@ def test_another_kind_of_input_is_refused_by_name():
             trace(*args, **kwargs)
     with torch.no_grad(), pytest.raises(TraceError, match="grad mode: False instead of True"):
         trace(torch.ones(2), t, n=2)
+
+
+def test_a_container_that_the_program_changes_is_refused_and_given_back():
+    def program(xs):
+        xs.append(xs[0] * 2)
+        return xs[0]
+
+    xs = [torch.ones(2)]
+    with pytest.raises(TraceError, match="the program changes a list among its arguments"):
+        subtrace_kit.trace(program)(xs)
+    assert len(xs) == 1
+
+
+def test_a_result_that_may_hide_tensors_is_refused():
+    class Hidden:
+        def __init__(self, tensor):
+            self.tensor = tensor
+
+    with pytest.raises(TraceError, match="returns a Hidden"):
+        subtrace_kit.trace(lambda x: Hidden(x * 2))(torch.ones(2))
+
+
+def test_inference_tensors_and_non_leaf_arguments_are_left_alone():
+    with torch.inference_mode():
+        x = torch.ones(2)
+        subtrace_kit.trace(lambda x: x.add_(1))(x)
+    assert x.tolist() == [1, 1]
+    inner = torch.ones(2, requires_grad=True) * 2
+    subtrace_kit.trace(lambda y: y.sin())(inner)
+
+
+def test_outer_geometry_generators_and_lists_in_attributes_are_given_back():
+    t, generator = TwoTensor(torch.ones(3), torch.ones(3)), torch.Generator()
+    t.notes = [1]
+    state = generator.get_state()
+
+    def program(t):
+        t.notes.append(2)
+        return t.unsqueeze_(0) + torch.rand(3, generator=generator)
+
+    subtrace_kit.trace(program)(t)
+    assert t.shape == (3,)
+    assert t.stride() == (1,)
+    assert t.notes == [1]
+    assert torch.equal(generator.get_state(), state)
