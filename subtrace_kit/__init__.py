@@ -9,5 +9,6 @@ from .jit import jit
 from .passes import lower
 from .trace import Trace
 from .tracing import trace
+from .verify import verify
 
-__all__ = ["Trace", "TraceError", "backward", "draw", "jit", "lower", "trace"]
+__all__ = ["Trace", "TraceError", "backward", "draw", "jit", "lower", "trace", "verify"]
