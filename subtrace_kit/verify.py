@@ -131,7 +131,9 @@ class _Copier:
             elif tensor.grad is not None:
                 made.grad = self.value(tensor.grad)
         self.made[id(tensor)] = made
-        write_state(made, State(self.value(read_state(tensor).attributes)))
+        own = read_state(made).attributes
+        state = read_state(tensor).attributes.items()
+        write_state(made, State({k: own[k] if k in own and _is_ragged(v) else self.value(v) for k, v in state}))
         return made
 
     def wrapper(self, tensor: Any) -> Any:
@@ -157,6 +159,11 @@ class _Copier:
             if isinstance(tensor, torch.nn.Parameter):
                 return torch.nn.Parameter(made, requires_grad=False)
             return made if type(tensor) is torch.Tensor else made.as_subclass(type(tensor))
+
+
+def _is_ragged(value: Any) -> bool:
+    """Whether a value holds symbolic sizes, which belong to the offsets of one object."""
+    return any(isinstance(size, torch.SymInt) for size in flatten_tree(value)[0])
 
 
 class _Follow(torch.autograd.Function):
@@ -271,7 +278,7 @@ def _tangent(tensor: Any, numbers: torch.Generator) -> Any:
         inner = {name: _tangent(getattr(tensor, name), numbers) for name in names}
         return type(tensor).__tensor_unflatten__(inner, metadata, tensor.size(), tensor.stride())
     if not (tensor.is_floating_point() or tensor.is_complex()):
-        return tensor.detach().clone()
+        return tensor  # The very tensor: ragged sizes belong to their offsets.
     kind = torch.complex64 if tensor.is_complex() else torch.float32
     values = torch.randn(tensor.shape, generator=numbers, dtype=kind)
     return torch.empty_like(tensor, requires_grad=False).copy_(values)
@@ -338,8 +345,8 @@ def _facts(value: Any, state: bool) -> Facts:
     names, metadata = value.__tensor_flatten__() if wrapper else ((), None)  # type: ignore[attr-defined]
     seen = {"class": type(value), **tensor_fields(value), "is_leaf": value.is_leaf}
     if state:
-        own = read_state(value).attributes
-        seen["attributes"] = _Copier().value({k: v for k, v in own.items() if k not in names})
+        own = read_state(value).attributes.items()
+        seen["attributes"] = _Copier().value({k: v for k, v in own if k not in names and not _is_ragged(v)})
     if wrapper:
         return seen | {"metadata": _Copier().value(metadata), "inner tensors": tuple(names)}
     with no_torch_function():

@@ -104,6 +104,14 @@ def test_questions_about_sizes_are_not_compared():
     assert verify(trace).row("ops") == Check("ops", "same", (), "there are none")
 
 
+def test_ragged_sizes():
+    rows = [torch.randn(2, 3), torch.randn(4, 3)]
+    nested = torch.nested.nested_tensor(rows, layout=torch.jagged, requires_grad=True)
+    trace = assert_agrees(lambda x: (x * 2, x.sin()), nested)
+    assert verify(trace, nested).row("gradients").note == ""
+    assert wrong(trace.replace(program=lambda x: (x * 3, x.sin())), nested) == ["values", "gradients"]
+
+
 def test_layouts_without_strides():
     x = torch.eye(3).to_sparse()
     trace = subtrace_kit.trace(lambda x: x * 2)(x)
