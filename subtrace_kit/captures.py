@@ -23,6 +23,7 @@ class Captures:
     """
 
     def __init__(self, fn: Any) -> None:
+        self.program = fn
         self._known: dict[int, list[Place]] = {}
         self.modules: list[tuple[str, torch.nn.Module]] = []
         for path, fetch in _places(fn):
@@ -35,6 +36,16 @@ class Captures:
             for name, fetch_part in _module_places(value):
                 place = (f"{path}.{name}" if path else name, fetch_part)
                 self._known.setdefault(id(fetch_part()), []).append(place)
+
+    def generators(self) -> list[torch.Generator]:
+        """The random generators that the program knows: closed-over ones, globals, and torch's own."""
+        function = getattr(self.program, "forward", self.program)
+        function = getattr(function, "__func__", function)
+        cells = [cell.cell_contents for cell in getattr(function, "__closure__", None) or () if _filled(cell)]
+        space = getattr(function, "__globals__", {})
+        names = getattr(getattr(function, "__code__", None), "co_names", ())
+        found = [*cells, *(space.get(name) for name in names), *_module_generators(self.modules)]
+        return [item for item in found if isinstance(item, torch.Generator)] + [torch.default_generator]
 
     def find(self, tensor: torch.Tensor, name: str) -> list[Place]:
         """Every place that holds a tensor, by the user's name for it and a function that looks again.
@@ -65,11 +76,21 @@ def _places(fn: Any) -> Iterator[Place]:
             yield name, lambda name=name: space[name]  # type: ignore[misc]
 
 
-def _holds(cell: Any) -> bool:
+def _filled(cell: Any) -> bool:
     try:
-        return isinstance(cell.cell_contents, (torch.Tensor, torch.nn.Module))
-    except ValueError:  # an empty cell
+        cell.cell_contents  # noqa: B018
+    except ValueError:
         return False
+    return True
+
+
+def _holds(cell: Any) -> bool:
+    return _filled(cell) and isinstance(cell.cell_contents, (torch.Tensor, torch.nn.Module))
+
+
+def _module_generators(modules: list[tuple[str, torch.nn.Module]]) -> Iterator[Any]:
+    for _, part in modules:
+        yield from vars(part).values()
 
 
 def _module_places(module: torch.nn.Module) -> Iterator[Place]:

@@ -128,8 +128,6 @@ class Modes:
 _local = threading.local()
 _lock = threading.Lock()
 _watchers = 0
-_apply: Any = vars(torch.autograd.Function)["apply"].__func__
-_original_code = _apply.__code__
 _make_wrapper = torch.Tensor._make_wrapper_subclass
 
 
@@ -145,16 +143,44 @@ def _watched_make(*args: Any, **kwargs: Any) -> torch.Tensor:
     return made
 
 
-def watched_apply(cls: type, args: tuple, kwargs: dict) -> Any:
-    """Stands in for `Function.apply` while some thread records."""
-    call = types.MethodType(_original_apply, cls)
-    listener = current_listener()
-    return call(*args, **kwargs) if listener is None else listener.apply(cls, call, args, kwargs)
+class _Apply:
+    """Function.apply, watched and given back.
+
+    Up to torch 2.13 it is written in Python: its code object is replaced, so that a bound `apply` taken
+    earlier is seen too. Later it is C++: the attribute is replaced, and an earlier bound `apply` is not
+    seen; the recorder notices the autograd node that it makes.
+    """
+
+    def __init__(self) -> None:
+        self.found: Any = vars(torch.autograd.Function)["apply"]
+        function = getattr(self.found, "__func__", None)
+        code: Any = getattr(function, "__code__", None)
+        self.python: Any = function if code is not None and code.co_freevars == ("__class__",) else None
+        if self.python is not None:
+            self.code, parts = code, (self.python.__defaults__, self.python.__closure__)
+            self.original = types.FunctionType(code, self.python.__globals__, "apply", *parts)
+
+    def call(self, cls: type) -> Callable[..., Any]:
+        """The unwatched `cls.apply`."""
+        return types.MethodType(self.original, cls) if self.python else self.found.__get__(None, cls)
+
+    def watch(self) -> None:
+        """Put the stand-in in place."""
+        if self.python:
+            self.python.__code__ = vars(_Stand)["apply"].__func__.__code__
+        else:
+            torch.autograd.Function.apply = vars(_Stand)["apply"]  # type: ignore[method-assign]
+
+    def give_back(self) -> None:
+        """Put the original back."""
+        if self.python:
+            self.python.__code__ = self.code
+        else:
+            torch.autograd.Function.apply = self.found  # type: ignore[method-assign]
 
 
 class _Stand:
-    # The code object replaces that of Function.apply, so a bound `apply` taken earlier is seen too.
-    # It must have the same free variable, `__class__`, as the original, which calls super().
+    # Its code must have the same free variable, `__class__`, as the original, which calls super().
     @classmethod
     def apply(cls, *args, **kwargs):  # type: ignore[no-untyped-def]  # pragma: no cover
         __class__  # type: ignore[name-defined]  # noqa: B018
@@ -163,10 +189,18 @@ class _Stand:
         return watched_apply(cls, args, kwargs)
 
 
-_original_apply = types.FunctionType(
-    _original_code, _apply.__globals__, "apply", _apply.__defaults__, _apply.__closure__
-)
-_watched_code = vars(_Stand)["apply"].__func__.__code__
+_apply = _Apply()
+
+
+def watched_apply(cls: type, args: tuple, kwargs: dict) -> Any:
+    """Stands in for `Function.apply` while some thread records."""
+    call, listener = _apply.call(cls), current_listener()
+    return call(*args, **kwargs) if listener is None else listener.apply(cls, call, args, kwargs)
+
+
+def made_by_function(tensor: torch.Tensor) -> bool:
+    """Whether the autograd node behind a tensor is that of an autograd.Function."""
+    return isinstance(tensor.grad_fn, torch.autograd.function.BackwardCFunction)
 
 
 RANDOM_STATE = ("manual_seed", "seed", "get_rng_state", "set_rng_state")
@@ -199,7 +233,7 @@ def _install() -> None:
             for space, name, function, _ in _patched:
                 setattr(space, name, _watched(function))
             torch.Tensor._make_wrapper_subclass = staticmethod(_watched_make)  # type: ignore[method-assign,assignment]
-            _apply.__code__ = _watched_code
+            _apply.watch()
 
 
 def _uninstall() -> None:
@@ -210,7 +244,7 @@ def _uninstall() -> None:
             for space, name, function, own in _patched:
                 setattr(space, name, function) if own else delattr(space, name)
             del torch.Tensor._make_wrapper_subclass
-            _apply.__code__ = _original_code
+            _apply.give_back()
 
 
 @contextlib.contextmanager

@@ -35,6 +35,7 @@ class Literals:
         self.objects: dict[str, Any] = {}
         self._names = Names(taken)
         self._known: dict[int, str] = {}
+        self._imported: dict[tuple[str, str], str] = {}
 
     def text(self, value: Any) -> str:
         """Source text for a value; a proxy is its name."""
@@ -75,9 +76,11 @@ class Literals:
         if module.split(".")[0] == "torch":
             self.imports[f"import {module}"] = None
             return f"{module}.{name}"
-        top = name.split(".")[0]
-        self.imports[f"from {module} import {top}"] = None
-        return name
+        top, *rest = name.split(".")
+        if (known := self._imported.get((module, top))) is None:
+            known = self._imported[module, top] = self._names.new(top)
+            self.imports[f"from {module} import {top}" + (f" as {known}" if known != top else "")] = None
+        return ".".join([known, *rest])
 
     def named(self, value: Any, hint: str) -> str:
         """A name for an object that text cannot say; the same object keeps its name."""

@@ -86,6 +86,7 @@ class Recorder:
         self.modes = Modes(self)
         self.base_modes = dispatch_depth() + 1
         self.passing: Any = None
+        self.generators: set[int] = set()  # those that were there before the program
         self.handed_out = 0  # how many numbers from data the program has been given
         self.perturb = perturb
         self.data_dependent = 0  # how many ops so far had a result whose shape depends on data
@@ -309,6 +310,11 @@ class Recorder:
         if self.perturb:
             number = not number if isinstance(number, bool) else number * 1.0625 + 0.03125
         return traced(self, number, value)
+
+    @property
+    def at_function_level(self) -> bool:
+        """Whether the open scope is the program's own or that of an autograd.Function."""
+        return self.kinds[-1] in (TOP, APPLY)
 
     def latest(self) -> Event | None:
         """The top-level event that goes on, or the last one."""

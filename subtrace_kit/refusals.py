@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from . import ops
 from .errors import TraceError
 from .intercept import flatten_tree, in_functorch, is_wrapper_type
@@ -112,4 +114,24 @@ def returned_nothing(func: Any, args: tuple, kwargs: dict, source: Source | None
         handler=rule_source(cls, "__torch_dispatch__"),
         cause="the handler falls off its end for ops that it does not know",
         way_out=f"add a rule for {func}, or raise NotImplementedError at the end",
+    )
+
+
+def unseen_apply(tensor: torch.Tensor, source: Source | None) -> TraceError:
+    """The error for an autograd.Function whose call was not seen."""
+    return TraceError(
+        f"an autograd.Function ({type(tensor.grad_fn).__name__}) was applied out of sight",
+        source=source,
+        cause="its `apply` was taken hold of before the recording: `f = MyFunction.apply` at import",
+        way_out="call MyFunction.apply(...) in the program",
+    )
+
+
+def unknown_generator(source: Source | None) -> TraceError:
+    """The error for a random generator that was made inside the program."""
+    return TraceError(
+        "a torch.Generator that is neither an argument nor a variable from outside the program",
+        source=source,
+        cause="a generator made inside the program: a trace would go on with the one of the recorded run",
+        way_out="pass the generator in, or use torch.manual_seed",
     )

@@ -19,7 +19,7 @@ class Snapshot:
 
     def __init__(self) -> None:
         self._data: dict[int, tuple[torch.UntypedStorage, torch.UntypedStorage]] = {}
-        self._geometry: dict[int, tuple[torch.Tensor, tuple[Any, ...]]] = {}
+        self._geometry: dict[int, tuple[torch.Tensor, torch.UntypedStorage, tuple[Any, ...]]] = {}
         self._outside: set[int] = set()  # memory of inputs and captured tensors
         self._objects: dict[int, tuple[Any, State, tuple[Any, ...]]] = {}
         self._generators: dict[int, tuple[torch.Generator, torch.Tensor]] = {}
@@ -87,7 +87,7 @@ class Snapshot:
             storage = tensor.untyped_storage()
             if storage._cdata not in self._outside:
                 return
-            self._geometry.setdefault(id(tensor), (tensor, _geometry(tensor)))
+            self._geometry.setdefault(id(tensor), (tensor, storage, _geometry(tensor)))
             if storage._cdata not in self._data:
                 self._data[storage._cdata] = (storage, storage.clone())
 
@@ -101,9 +101,10 @@ class Snapshot:
                 if storage.nbytes() != data.nbytes():
                     storage.resize_(data.nbytes())
                 storage.copy_(data)
-            for tensor, (size, stride, offset, version) in self._geometry.values():
-                if _geometry(tensor)[:3] != (size, stride, offset):
-                    tensor.set_(tensor.untyped_storage(), offset, size, stride)
+            for tensor, storage, (size, stride, offset, version) in self._geometry.values():
+                moved = tensor.untyped_storage()._cdata != storage._cdata
+                if moved or _geometry(tensor)[:3] != (size, stride, offset):
+                    tensor.set_(storage, offset, size, stride)
                 set_version(tensor, version)
             for obj, state, (size, stride, offset, version) in self._objects.values():
                 write_state(obj, state)

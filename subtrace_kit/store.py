@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from . import ops
-from .intercept import handles_functions, is_wrapper_type, lacks_protocol
+from . import ops, refusals
+from .intercept import handles_functions, is_wrapper_type, lacks_protocol, made_by_function
 from .numbers import Numbers, guard_number
 from .pending import Pending
 from .protocol import flatten, no_protocol, try_unflatten
@@ -65,7 +65,7 @@ class Store:
         if isinstance(tree, torch.Tensor):
             value = self.values.get(id(tree))
             if value is not None and value.cls is None and value.ref() is tree:
-                return value
+                return value if value.requires_grad is tree.requires_grad else self.changed_unseen(tree, value)
             if is_wrapper_type(type(tree)):
                 wrappers.append(tree)
             return self.value(tree)
@@ -77,6 +77,9 @@ class Store:
         if isinstance(tree, (list, tuple, dict, slice)):
             return map_tree(lambda leaf: self.map_in(leaf, wrappers), tree)
         if isinstance(tree, torch.Generator):
+            # Below the function the same generator comes as another Python object.
+            if self.recorder.at_function_level and id(tree) not in self.recorder.generators:
+                raise self.recorder.refuse(refusals.unknown_generator(nearest_line()))
             self.recorder.snapshot.watch_generator(tree)
         return tree.value if isinstance(tree, TracedNumber) else tree
 
@@ -113,6 +116,12 @@ class Store:
         if is_wrapper_type(type(obj)) and self.made_here(obj):
             return self.adopt(obj)
         return self.capture(obj)
+
+    def changed_unseen(self, obj: torch.Tensor, value: Value) -> Value:
+        """A plain tensor that autograd follows since something that the recorder did not see."""
+        if made_by_function(obj):
+            raise self.recorder.refuse(refusals.unseen_apply(obj, nearest_line()))
+        return self.register(obj, Value(value.hint, value.root))
 
     def result(self, obj: torch.Tensor, hint: str, settled: bool = False) -> Value:
         """The value of a tensor that an operation returned; settled if no user code has run since."""

@@ -113,6 +113,8 @@ class _Recording:
         self.snapshot.watch_containers((args, kwargs))
         self.recorder = Recorder(self.snapshot, ModulePaths(fn), backward, perturb)
         self.places = Captures(places)
+        given = [leaf for leaf in self.leaves if isinstance(leaf, torch.Generator)]
+        self.recorder.generators = {id(g) for g in (*given, *self.places.generators())}
         self.flags = tuple(TrainingFlag(path, part, part.training) for path, part in self.places.modules)
         self.output: Any = None
 
