@@ -70,3 +70,30 @@ def test_the_two_tensor_of_torch(grad):
         return (TwoTensor(torch.randn(3, 3), torch.randn(3, 3)).requires_grad_(grad),)
 
     trace_and_lower(lambda t: (t * 2).sin() @ t.t(), make)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_torchao_float8_training_step():
+    float8 = pytest.importorskip("torchao.float8")
+
+    def model():
+        torch.manual_seed(0)
+        layers = torch.nn.Linear(16, 32, bias=False), torch.nn.ReLU(), torch.nn.Linear(32, 16, bias=False)
+        made = torch.nn.Sequential(*layers)
+        return float8.convert_to_float8_training(made, config=float8.Float8LinearConfig(emulate=True))
+
+    def step(module, run, x):
+        optimizer = torch.optim.SGD(module.parameters(), lr=0.1)
+        out = run(x)
+        (out**2).mean().backward()
+        gradients = [p.grad.clone() for p in module.parameters()]
+        optimizer.step()
+        return [out.detach(), *gradients, *(p.detach().clone() for p in module.parameters())]
+
+    x, other = torch.randn(16, 16), torch.randn(16, 16)
+    eager, written, lowered = model(), model(), model()
+    wanted = step(eager, eager, x)
+    trace = subtrace_kit.trace(written)(other)
+    low = subtrace_kit.lower(subtrace_kit.trace(lowered)(other))
+    for found in (step(written, trace, x), step(lowered, low, x)):
+        assert all(torch.equal(one, two) for one, two in zip(found, wanted, strict=True))

@@ -233,3 +233,26 @@ def test_a_complex_number_taken_out_is_guarded():
     trace = subtrace_kit.trace(lambda x: x * complex(x.sum()))(torch.ones(2))
     with pytest.raises(subtrace_kit.TraceError, match="the data now give 0j"):
         trace(torch.zeros(2))
+
+
+class doubled(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, g):
+        return g * 2
+
+
+early = doubled.apply
+
+
+@pytest.mark.parametrize("apply", [doubled.apply, early, lambda x: doubled.apply(x)])
+def test_a_function_is_seen_however_it_is_called(apply):
+    def make(seed):
+        torch.manual_seed(seed)
+        return (torch.randn(3, requires_grad=True),)
+
+    trace, _ = trace_and_lower(lambda x: apply(x).sin(), make)
+    assert trace.bound_symbols[0].symbol.name == "doubled.apply"
