@@ -183,3 +183,39 @@ def test_outer_geometry_generators_and_lists_in_attributes_are_given_back():
     assert t.stride() == (1,)
     assert t.notes == [1]
     assert torch.equal(generator.get_state(), state)
+
+
+def test_torch_is_as_found_after_many_recordings_that_fail_at_random_points():
+    class StopError(Exception):
+        pass
+
+    class Fails(TwoTensor):
+        left = 0
+
+        @classmethod
+        def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+            Fails.left -= 1
+            if Fails.left < 0:
+                raise StopError(str(func))
+            return super().__torch_dispatch__(func, types, args, kwargs)
+
+    def program(t):
+        with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16):
+            t.add_(1)
+            u = (t @ t).relu_()
+        v = torch.utils.checkpoint.checkpoint(lambda x: (x * 2).sin(), t, use_reentrant=False)
+        v.sum().backward()
+        return u, t.grad
+
+    before = marks()
+    for count in range(200):
+        Fails.left = count % 25
+        t = Fails(torch.ones(2, 2), torch.ones(2, 2)).requires_grad_()
+        seen = str(picture(t))
+        try:
+            subtrace_kit.trace(program)(t)
+        except TraceError as error:
+            assert "Stop" in str(error)
+        assert str(picture(t)) == seen
+        assert t.grad is None
+    assert marks() == before
