@@ -75,16 +75,19 @@ def try_backward(trace: Trace) -> None:
 
 def unroll(trace: Trace) -> Trace:
     """Put what runs inside a wrapper's handlers in place of the op on the wrapper."""
-    bound = [_credited(inner, outer) for outer in trace.bound_symbols for inner in _unrolled(outer, outer.context)]
+    every = any(_is_followed(b, b.context) and _writes_wrapper(b) for b in trace.bound_symbols)
+    bound = [
+        _credited(inner, outer) for outer in trace.bound_symbols for inner in _unrolled(outer, outer.context, every)
+    ]
     bound = _guard_numbers(bound, _reaching_handlers(trace.bound_symbols))
     return _passed(trace, bound, "unroll: ops on wrappers replaced by the ops of their handlers")
 
 
-def _unrolled(bound: BoundSymbol, context: Context | None) -> Iterable[BoundSymbol]:
+def _unrolled(bound: BoundSymbol, context: Context | None, every: bool = False) -> Iterable[BoundSymbol]:
     if bound.symbol is ops.ESCAPE:
         raise _leaves_torch(bound)
     modes = context is not None and bool(context.modes)
-    if _is_followed(bound, context):
+    if _is_followed(bound, context, every):
         yield replayed(bound.replace(context=context))
     elif bound.symbol.kind is Kind.CONSTRUCTOR or bound.symbol in (ops.GETATTR, *ops.STATE_WRITES):
         yield bound.replace(context=context)
@@ -96,7 +99,7 @@ def _unrolled(bound: BoundSymbol, context: Context | None) -> Iterable[BoundSymb
         if bound.symbol.kind is Kind.ATEN and context is not None and _on_wrapper(bound):
             inside = Context(context.grad, context.inference, handler=True)
         for inner in bound.subsymbols:
-            yield from _unrolled(inner, inner.context or inside)
+            yield from _unrolled(inner, inner.context or inside, every)
 
 
 def _reaching_handlers(body: Iterable[BoundSymbol]) -> set[str]:
@@ -124,14 +127,28 @@ def _on_wrapper(bound: BoundSymbol) -> bool:
     return any(isinstance(p, SubclassTensorProxy) for p in (*bound.arguments, *bound.outputs))
 
 
-def _is_followed(bound: BoundSymbol, context: Context | None) -> bool:
-    """Whether autograd follows an operation on wrappers, or the operation talks to autograd."""
+def _writes_wrapper(bound: BoundSymbol) -> bool:
+    """Whether an operation writes into a wrapper."""
+    if bound.symbol.kind is Kind.ATEN:
+        return _on_wrapper(bound) and ops.op_info(bound.symbol.fn).mutable
+    return any(_writes_wrapper(inner) for inner in bound.subsymbols)
+
+
+def _is_followed(bound: BoundSymbol, context: Context | None, every: bool = False) -> bool:
+    """Whether autograd follows an operation on wrappers, or the operation talks to autograd.
+
+    A write that autograd follows reaches, through views, tensors that did not require a gradient before:
+    with `every` all operations on wrappers under grad mode stay, so that views are eager's own.
+    """
     if bound.symbol.kind not in (Kind.FUNCTION, Kind.APPLY) or not bound.has_wrapper:
         return False
     if getattr(bound.symbol.fn, "__name__", "") in ops.EFFECTS | AUTOGRAD:
         return True
-    tensors = [p for p in (*bound.arguments, *bound.outputs) if isinstance(p, TensorProxy)]
-    return context is not None and context.grad and any(p.requires_grad for p in tensors)
+    if any(isinstance(p, SubclassTensorProxy) and p.requires_grad for p in bound.results):
+        return True  # also under no_grad: a view of a wrapper that requires a gradient says that it does
+    if context is None or not context.grad:
+        return False
+    return every or any(isinstance(p, TensorProxy) and p.requires_grad for p in (*bound.arguments, *bound.outputs))
 
 
 def _without_modes(context: Context | None) -> Context | None:

@@ -23,7 +23,8 @@ class Snapshot:
         self._outside: set[int] = set()  # memory of inputs and captured tensors
         self._objects: dict[int, tuple[Any, State, tuple[Any, ...]]] = {}
         self._generators: dict[int, tuple[torch.Generator, torch.Tensor]] = {}
-        self._grads: dict[int, tuple[torch.Tensor, torch.Tensor | None, bool]] = {}
+        self._grads: dict[int, tuple[torch.Tensor, torch.Tensor | None, bool, bool]] = {}
+        self.left: list[torch.Tensor] = []  # what could not be given back
         self._handles: list[Any] = []
         self._containers: list[tuple[Any, Any]] = []
         self._random = torch.get_rng_state()
@@ -46,7 +47,7 @@ class Snapshot:
         if id(tensor) not in self._grads:
             with unwatched():
                 grad = tensor.grad if tensor.is_leaf else None
-                self._grads[id(tensor)] = (tensor, grad, tensor.requires_grad)
+                self._grads[id(tensor)] = (tensor, grad, tensor.requires_grad, tensor.is_leaf)
 
     def watch_containers(self, tree: Any) -> None:
         """Remember the contents of the lists, dicts and sets among the arguments."""
@@ -111,8 +112,13 @@ class Snapshot:
                 if _geometry(obj)[:3] != (size, stride, offset):
                     obj.as_strided_(size, stride, offset)
                 set_version(obj, version)
-            for tensor, grad, flag in self._grads.values():
-                if tensor.is_leaf:
+            for tensor, grad, flag, leaf in self._grads.values():
+                if leaf and not tensor.is_leaf:
+                    try:
+                        tensor.detach_()  # a write through a view had put it into a graph
+                    except RuntimeError:  # torch has no way back for a view
+                        self.left.append(tensor)
+                if leaf and tensor.is_leaf:
                     if tensor.grad is not grad:
                         tensor.grad = grad
                     if tensor.requires_grad != flag:

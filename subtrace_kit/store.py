@@ -128,7 +128,7 @@ class Store:
         value = self.known(obj)
         if value is not None:
             if value.cls is not None:
-                return value if settled else self.sync(obj)
+                return value if settled and value.requires_grad is obj.requires_grad else self.sync(obj)
             return value if self.looks_same(obj, value) else self.register(obj, Value(value.hint, value.root))
         if (waiting := self.pending.pop(id(obj), None)) is not None:
             return self.complete(obj, waiting)

@@ -90,7 +90,11 @@ def record(fn: Any, args: tuple, kwargs: dict, *, places: Any = None, backward: 
     collects = gc.isenabled()
     gc.disable()  # all that a recording makes is kept: the collector would search in vain
     try:
-        return _Recording(fn, args, kwargs, fn if places is None else places, backward).run()
+        recording = _Recording(fn, args, kwargs, fn if places is None else places, backward)
+        trace = recording.run()
+        if recording.snapshot.left:
+            raise _left_changed(recording.snapshot.left[0], fn)
+        return trace
     finally:
         if collects:
             gc.enable()
@@ -250,6 +254,16 @@ def changed_argument(container: Any, fn: Any) -> TraceError:
         source=_definition(fn),
         cause="append, update or item assignment on a container: a trace holds tensors, not Python containers",
         way_out="build a new container in the program and return it",
+    )
+
+
+def _left_changed(tensor: torch.Tensor, fn: Any) -> TraceError:
+    """The error for a tensor that autograd has taken into a graph for good."""
+    return TraceError(
+        f"the program writes a value with a gradient into a {type(tensor).__name__} from outside that is a view",
+        source=_definition(fn),
+        cause="torch cannot take such a view out of the graph again: it now requires a gradient",
+        way_out="pass a clone() of it, or write under torch.no_grad()",
     )
 
 
