@@ -53,7 +53,7 @@ def lower(trace: Trace, *, check_backward: bool = True) -> Trace:
 
 
 def _wants_gradient(trace: Trace) -> bool:
-    return any(isinstance(p, TensorProxy) and p.requires_grad for p in trace.inputs)
+    return any(_requires_grad(p) for p in trace.inputs)
 
 
 def try_backward(trace: Trace) -> None:
@@ -144,11 +144,17 @@ def _is_followed(bound: BoundSymbol, context: Context | None, every: bool = Fals
         return False
     if getattr(bound.symbol.fn, "__name__", "") in ops.EFFECTS | AUTOGRAD:
         return True
+    if bound.symbol.kind is Kind.APPLY and any(_requires_grad(p) for _, b in bound.walk() for p in b.outputs):
+        return True  # on its way out a Function settles which results autograd follows
     if any(isinstance(p, SubclassTensorProxy) and p.requires_grad for p in bound.results):
         return True  # also under no_grad: a view of a wrapper that requires a gradient says that it does
     if context is None or not context.grad:
         return False
-    return every or any(isinstance(p, TensorProxy) and p.requires_grad for p in (*bound.arguments, *bound.outputs))
+    return every or any(_requires_grad(p) for p in (*bound.arguments, *bound.outputs))
+
+
+def _requires_grad(proxy: Proxy) -> bool:
+    return isinstance(proxy, TensorProxy) and proxy.requires_grad
 
 
 def _without_modes(context: Context | None) -> Context | None:
@@ -169,7 +175,7 @@ def _leaves_torch(bound: BoundSymbol) -> TraceError:
 def replayed(bound: BoundSymbol) -> BoundSymbol:
     """An operation that autograd follows, with a lowered step for each op that reaches a class."""
     steps = tuple(_step(inner) for inner in _reaching_classes(bound))
-    return bound.replace(subsymbols=steps, replayed=True)
+    return bound.replace(subsymbols=steps, replayed=True, effect=has_effect(bound))
 
 
 def _reaching_classes(bound: BoundSymbol) -> Iterable[BoundSymbol]:
@@ -278,7 +284,7 @@ def _is_needed(bound: BoundSymbol, needed: set[str], outside: set[str]) -> bool:
 
 def has_effect(bound: BoundSymbol) -> bool:
     """Whether an operation does more than give results: writes, draws, checks, talks to autograd."""
-    if bound.checked or any(isinstance(p, NumberProxy) and p.guarded for p in bound.outputs):
+    if bound.effect or bound.checked or any(isinstance(p, NumberProxy) and p.guarded for p in bound.outputs):
         return True
     name = getattr(bound.symbol.fn, "__name__", "")
     if bound.symbol.kind is Kind.FUNCTION and name in ops.EFFECTS | AUTOGRAD - {"grad"}:
