@@ -29,7 +29,6 @@ from torch.utils._python_dispatch import (
     TorchDispatchMode,
     _get_current_dispatch_mode_stack,
     is_traceable_wrapper_subclass_type,
-    return_and_correct_aliasing,
 )
 
 from .symbols import Context
@@ -399,4 +398,3 @@ def is_custom_node(value: Any) -> bool:
 flatten_tree = pytree.tree_flatten
 flatten_with_path = pytree.tree_flatten_with_path
 unflatten_tree = pytree.tree_unflatten
-correct_aliasing = return_and_correct_aliasing

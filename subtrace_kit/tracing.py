@@ -21,9 +21,9 @@ from .intercept import current_listener, flatten_tree, global_context, unflatten
 from .module_paths import ModulePaths
 from .naming import identifier
 from .numbers import constants
+from .program_errors import as_trace_error, changed_argument, left_changed, unknown_result
 from .recorder import Recorder, run_program
 from .snapshot import Snapshot
-from .source import Source
 from .trace import Capture, Trace, TrainingFlag
 from .traced_number import TracedNumber
 from .values import Value
@@ -93,7 +93,7 @@ def record(fn: Any, args: tuple, kwargs: dict, *, places: Any = None, backward: 
         recording = _Recording(fn, args, kwargs, fn if places is None else places, backward)
         trace = recording.run()
         if recording.snapshot.left:
-            raise _left_changed(recording.snapshot.left[0], fn)
+            raise left_changed(recording.snapshot.left[0], fn)
         return trace
     finally:
         if collects:
@@ -187,7 +187,7 @@ class _Recording:
         self.spec_out = spec
         for leaf in taken:
             if not isinstance(leaf, _PLAIN_RESULTS) and not any(leaf is given for given in self.leaves):
-                raise _unknown_result(leaf, self.fn)
+                raise unknown_result(leaf, self.fn)
         return taken
 
     def finish(self, values: list[Any], failure: str = "") -> Trace:
@@ -230,7 +230,7 @@ class _Recording:
     def explain(self, error: Exception, values: list[Any]) -> TraceError:
         """A TraceError for whatever ended the program, with the trace up to there."""
         recorder = self.recorder
-        told = recorder.refusal if recorder.refusal is not None else _as_trace_error(error, recorder)
+        told = recorder.refusal if recorder.refusal is not None else as_trace_error(error, recorder)
         top = recorder.top
         failing = [event for seen, event in recorder.failures if seen is error]
         if failing:
@@ -245,55 +245,6 @@ class _Recording:
         except TraceError:
             told.trace = None
         return told
-
-
-def changed_argument(container: Any, fn: Any) -> TraceError:
-    """The error for a program that changes a list, dict or set that it was given."""
-    return TraceError(
-        f"the program changes a {type(container).__name__} among its arguments",
-        source=_definition(fn),
-        cause="append, update or item assignment on a container: a trace holds tensors, not Python containers",
-        way_out="build a new container in the program and return it",
-    )
-
-
-def _left_changed(tensor: torch.Tensor, fn: Any) -> TraceError:
-    """The error for a tensor that autograd has taken into a graph for good."""
-    return TraceError(
-        f"the program writes a value with a gradient into a {type(tensor).__name__} from outside that is a view",
-        source=_definition(fn),
-        cause="torch cannot take such a view out of the graph again: it now requires a gradient",
-        way_out="pass a clone() of it, or write under torch.no_grad()",
-    )
-
-
-def _as_trace_error(error: Exception, recorder: Recorder) -> TraceError:
-    if isinstance(error, TraceError):
-        return error
-    events = [event for seen, event in recorder.failures if seen is error]
-    where = f" in {events[-1].symbol.name}" if events else ""
-    inner = f" ({events[0].symbol.name})" if len(events) > 1 else ""
-    return TraceError(
-        f"{type(error).__name__}{where}{inner}: {error}",
-        source=events[-1].source if events else _innermost(error),
-        handler=_innermost(error),
-        cause="the program fails in eager as well, or its class has no rule for this op",
-        way_out="run the program once without trace(); add the rule to the class",
-    )
-
-
-def _innermost(error: BaseException) -> Source | None:
-    """The innermost user line of a traceback."""
-    from .source import is_internal
-
-    found = None
-    step = error.__traceback__
-    while step is not None:
-        code = step.tb_frame.f_code
-        if not is_internal(code.co_filename):
-            found = Source(code.co_filename, step.tb_lineno, code.co_name)
-        step = step.tb_next
-    return found
 
 
 def _parameter_names(fn: Any, args: tuple) -> tuple[str, ...]:
@@ -322,18 +273,3 @@ _PLAIN_RESULTS = (
     type(None), bool, int, float, complex, str, bytes, slice, range, type, enum.Enum, FunctionType, BuiltinFunctionType,
     torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Size, torch.Generator, torch.nn.Module, Value,
 )  # fmt: skip
-
-
-def _unknown_result(leaf: Any, fn: Any) -> TraceError:
-    """The error for a result in which tensors may hide."""
-    return TraceError(
-        f"the program returns a {type(leaf).__name__}, which may hold tensors that the trace cannot see",
-        source=_definition(fn),
-        cause="an object that is no list, tuple, dict or registered pytree node",
-        way_out="return its tensors, or register the class with torch.utils._pytree.register_pytree_node",
-    )
-
-
-def _definition(fn: Any) -> Source | None:
-    code = getattr(fn, "__code__", None)
-    return Source(code.co_filename, code.co_firstlineno, code.co_name) if code else None
