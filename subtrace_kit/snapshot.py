@@ -123,6 +123,8 @@ class Snapshot:
                         tensor.grad = grad
                     if tensor.requires_grad != flag:
                         tensor.requires_grad_(flag)
+                if leaf and tensor.requires_grad != flag:
+                    self.left.append(tensor)
             for container, copy in self._containers:
                 refill(container, copy)
 
