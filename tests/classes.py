@@ -99,3 +99,21 @@ class Counting(Base):
     def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
         args[0].count += 1
         return super().__torch_dispatch__(func, types, args, kwargs)
+
+
+class Raises(Base):
+    """Its handler has no rule for `sin`."""
+
+    @classmethod
+    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+        if func is torch.ops.aten.sin.default:
+            raise NotImplementedError("no rule for sin")
+        return super().__torch_dispatch__(func, types, args, kwargs)
+
+
+class Declines(Base):
+    """Its handler answers every op with NotImplemented."""
+
+    @classmethod
+    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+        return NotImplemented
