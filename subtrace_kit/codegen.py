@@ -94,7 +94,8 @@ class _Writer:
     def unpack_arguments(self) -> None:
         """The signature, and a line for each tensor that lies inside a container."""
         guard = self.trace.guard
-        keywords = [*guard.keywords, *(c.proxy.name for c in self.trace.captures)]
+        captured = [*(c.proxy.name for c in self.trace.captures), *(owner.name for owner in self.trace.owners)]
+        keywords = [*guard.keywords, *captured]
         parameters = [*guard.positional, *(["*", *keywords] if keywords else [])]
         self.program.signature = f"def {self.trace.name}({', '.join(parameters)}):"
         seen = set(guard.positional) | set(guard.keywords)

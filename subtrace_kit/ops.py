@@ -32,6 +32,9 @@ LEAVES_TORCH = {
 
 HOOKS = frozenset({"register_hook", "register_post_accumulate_grad_hook"})
 
+BACKWARD = frozenset({"backward", "grad"})
+"""Functions that run a backward: it reaches what the forward saved."""
+
 BRANCHES = frozenset({"__bool__", "is_nonzero"})
 
 EFFECTS = frozenset(
@@ -98,6 +101,14 @@ def op_info(func: OpOverload) -> OpInfo:
     )
 
 
+def written_tensors(args: tuple, kwargs: dict, info: OpInfo) -> list[torch.Tensor]:
+    """The tensors that an op writes, of its arguments."""
+    written = [args[i] for i in info.writes if i < len(args)]
+    written += [kwargs[name] for name in info.writes_by_name if name in kwargs]
+    flat = [t for item in written for t in (item if isinstance(item, (list, tuple)) else (item,))]
+    return [tensor for tensor in flat if isinstance(tensor, torch.Tensor)]
+
+
 _functions: dict[Any, Symbol] = {}
 
 
@@ -110,10 +121,14 @@ def function_symbol(func: Any) -> Symbol:
     return symbol
 
 
+LIFT = aten.lift_fresh.default
+"""What `torch.tensor` sends for the data that it was given."""
+
 GETATTR = Symbol("getattr", Kind.PRIM)
 SETATTR = Symbol("setattr", Kind.PRIM)
 DELATTR = Symbol("delattr", Kind.PRIM)
 RESTRIDE = Symbol("restride", Kind.PRIM)
 ESCAPE = Symbol("leaves_torch", Kind.PRIM)
+STORE = Symbol("store", Kind.PRIM)
 STATE_WRITES = (SETATTR, DELATTR, RESTRIDE)
 """Prims that change a wrapper object, not its inner tensors."""

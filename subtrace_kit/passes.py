@@ -15,6 +15,7 @@ from .trace import Trace
 
 __all__ = ["drop_dead_code", "flatten_inputs", "has_effect", "lower", "unroll"]
 
+SWITCHES = frozenset({"torch.Tensor.requires_grad_", "torch.Tensor.requires_grad.__set__"})
 AUTOGRAD = frozenset({"backward", "grad", "register_hook", "register_post_accumulate_grad_hook", "retain_grad"})
 
 
@@ -75,7 +76,7 @@ def try_backward(trace: Trace) -> None:
 
 def unroll(trace: Trace) -> Trace:
     """Put what runs inside a wrapper's handlers in place of the op on the wrapper."""
-    every = any(_is_followed(b, b.context) and _writes_wrapper(b) for b in trace.bound_symbols)
+    every = any(_reaches_back(b) for b in trace.bound_symbols)
     bound = [
         _credited(inner, outer) for outer in trace.bound_symbols for inner in _unrolled(outer, outer.context, every)
     ]
@@ -89,7 +90,7 @@ def _unrolled(bound: BoundSymbol, context: Context | None, every: bool = False) 
     modes = context is not None and bool(context.modes)
     if _is_followed(bound, context, every):
         yield replayed(bound.replace(context=context))
-    elif bound.symbol.kind is Kind.CONSTRUCTOR or bound.symbol in (ops.GETATTR, *ops.STATE_WRITES):
+    elif bound.symbol.kind is Kind.CONSTRUCTOR or bound.symbol in (ops.GETATTR, ops.STORE, *ops.STATE_WRITES):
         yield bound.replace(context=context)
     elif not bound.subsymbols or not (bound.has_wrapper or modes):
         if bound.results or has_effect(bound) or not bound.has_wrapper:
@@ -100,6 +101,13 @@ def _unrolled(bound: BoundSymbol, context: Context | None, every: bool = False) 
             inside = Context(context.grad, context.inference, handler=True)
         for inner in bound.subsymbols:
             yield from _unrolled(inner, inner.context or inside, every)
+
+
+def _reaches_back(bound: BoundSymbol) -> bool:
+    """Whether an operation makes autograd follow, through views, wrappers that were made before it."""
+    if bound.symbol.name in SWITCHES and bound.has_wrapper:
+        return True
+    return _is_followed(bound, bound.context) and _writes_wrapper(bound)
 
 
 def _reaching_handlers(body: Iterable[BoundSymbol]) -> set[str]:
@@ -146,10 +154,8 @@ def _is_followed(bound: BoundSymbol, context: Context | None, every: bool = Fals
         return True
     if bound.symbol.kind is Kind.APPLY and any(_requires_grad(p) for _, b in bound.walk() for p in b.outputs):
         return True  # on its way out a Function settles which results autograd follows
-    if any(isinstance(p, SubclassTensorProxy) and p.requires_grad for p in bound.results):
-        return True  # also under no_grad: a view of a wrapper that requires a gradient says that it does
-    if context is None or not context.grad:
-        return False
+    if context is None or not context.grad:  # also under no_grad a view says that it requires a gradient
+        return any(_requires_grad(p) for p in bound.results) or (every and _writes_wrapper(bound))
     return every or any(_requires_grad(p) for p in (*bound.arguments, *bound.outputs))
 
 
@@ -191,8 +197,7 @@ def _step(bound: BoundSymbol) -> BoundSymbol:
     inside = Context(handler=True)
     body = [b.replace(context=None) for inner in bound.subsymbols for b in _unrolled(inner, inside)]
     body = _with_reads(body, bound.arguments, bound.outputs)
-    outside = {p.name for p in bound.arguments}
-    return bound.replace(subsymbols=tuple(_live(body, bound.outputs, outside)))
+    return bound.replace(subsymbols=tuple(_live(body, bound.outputs, bound.arguments)))
 
 
 # ------------------------------------------------------------------------------------ flatten inputs
@@ -210,13 +215,13 @@ def _outside(trace: Trace) -> list[Proxy]:
 
 def _with_reads(body: list[BoundSymbol], inputs: list[Proxy], output: list[Proxy]) -> list[BoundSymbol]:
     """The body with attribute reads for the inner tensors that it uses but does not compute."""
-    computed = {p.name for b in body if b.symbol is not ops.GETATTR for p in b.results}
-    computed |= {p.name for p in inputs}
+    given = {p.name for p in inputs}
+    computed = given | {p.name for b in body if b.symbol is not ops.GETATTR for p in b.results}
     wanted = {p.name for b in body for p in _uses(b)} | {p.name for p in output}
     wanted -= computed
     found: list[BoundSymbol] = []
     for proxy in inputs:
-        found += _reads(proxy, wanted)
+        found += _reads(proxy, wanted, given)
     for bound in body:
         if bound.symbol is ops.GETATTR:
             if bound.output.name in wanted:
@@ -226,7 +231,7 @@ def _with_reads(body: list[BoundSymbol], inputs: list[Proxy], output: list[Proxy
         found.append(bound)
         if bound.replayed or bound.symbol.kind is Kind.FUNCTION:
             for proxy in bound.results:
-                found += [read.replace(context=bound.context) for read in _reads(proxy, wanted)]
+                found += [read.replace(context=bound.context) for read in _reads(proxy, wanted, given)]
     return found
 
 
@@ -241,16 +246,17 @@ def _uses(bound: BoundSymbol) -> Iterable[Proxy]:
                 own.update(p.name for p in inner.outputs)
 
 
-def _reads(proxy: Proxy, wanted: set[str]) -> list[BoundSymbol]:
-    """Reads of those inner tensors of a wrapper that are wanted and not read yet."""
+def _reads(proxy: Proxy, wanted: set[str], given: set[str]) -> list[BoundSymbol]:
+    """Reads of those inner tensors of a wrapper that are wanted and not read yet; `given` ones have a name."""
     if not isinstance(proxy, SubclassTensorProxy):
         return []
     found: list[BoundSymbol] = []
     for attribute, part in proxy.inner:
-        deeper = _reads(part, wanted)
-        if part.name in wanted or deeper:
+        deeper = _reads(part, wanted, given)
+        if part.name in wanted or (deeper and part.name not in given):
             wanted.discard(part.name)
-            found += [BoundSymbol(ops.GETATTR, (proxy, attribute), {}, part), *deeper]
+            found.append(BoundSymbol(ops.GETATTR, (proxy, attribute), {}, part))
+        found += deeper
     return found
 
 
@@ -259,14 +265,37 @@ def _reads(proxy: Proxy, wanted: set[str]) -> list[BoundSymbol]:
 
 def drop_dead_code(trace: Trace) -> Trace:
     """Drop operations whose results nobody uses, constructors among them."""
-    outside = {p.name for p in _outside(trace)}
-    kept = _live(list(trace.bound_symbols), list(proxies_in(trace.output)), outside)
+    kept = _live(list(trace.bound_symbols), list(proxies_in(trace.output)), _outside(trace))
     dropped = len(trace.bound_symbols) - len(kept)
     return _passed(trace, kept, f"drop dead code: {dropped} of {len(trace.bound_symbols)} operations dropped")
 
 
-def _live(body: list[BoundSymbol], output: list[Proxy], outside: set[str]) -> list[BoundSymbol]:
+def _wrappers_in(proxy: Proxy) -> Iterable[SubclassTensorProxy]:
+    """The wrappers inside a wrapper, at any depth."""
+    for _, part in proxy.inner if isinstance(proxy, SubclassTensorProxy) else ():
+        if isinstance(part, SubclassTensorProxy):
+            yield part
+            yield from _wrappers_in(part)
+
+
+def _held(body: list[BoundSymbol], output: list[Proxy]) -> set[str]:
+    """The wrappers inside those that a lowered trace builds, hands out or keeps for autograd."""
+    users = [p for b in body if b.replayed or b.symbol.kind is Kind.CONSTRUCTOR for p in (*b.arguments, *b.outputs)]
+    return {inner.name for proxy in (*users, *output) for inner in _wrappers_in(proxy)}
+
+
+def _live(body: list[BoundSymbol], output: list[Proxy], inputs: list[Proxy]) -> list[BoundSymbol]:
     """The operations that the output needs, and those that have an effect."""
+    outside = {p.name for proxy in inputs for p in (proxy, *_wrappers_in(proxy))}
+    kept = _needed(body, output, outside)
+    while held := _held(kept, output) - outside:  # what is set on an object shows in those that hold it
+        outside |= held
+        kept = _needed(body, output, outside)
+    return kept
+
+
+def _needed(body: list[BoundSymbol], output: list[Proxy], outside: set[str]) -> list[BoundSymbol]:
+    """The operations that the output needs, where what is set on the objects in `outside` shows."""
     needed = {p.name for p in output}
     kept: list[BoundSymbol] = []
     for bound in reversed(body):
@@ -284,7 +313,9 @@ def _is_needed(bound: BoundSymbol, needed: set[str], outside: set[str]) -> bool:
 
 def has_effect(bound: BoundSymbol) -> bool:
     """Whether an operation does more than give results: writes, draws, checks, talks to autograd."""
-    if bound.effect or bound.checked or any(isinstance(p, NumberProxy) and p.guarded for p in bound.outputs):
+    if bound.effect or bound.checked or bound.symbol is ops.STORE:
+        return True
+    if any(isinstance(p, NumberProxy) and p.guarded for p in bound.outputs):
         return True
     name = getattr(bound.symbol.fn, "__name__", "")
     if bound.symbol.kind is Kind.FUNCTION and name in ops.EFFECTS | AUTOGRAD - {"grad"}:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .source import Source
-from .values import Event, values_in
+from .values import Event, Value, values_in
 
 __all__ = ["Pending"]
 
@@ -22,6 +22,12 @@ class Pending:
         self.start = len(scope)
         self.order = 0
 
+    def insert_after(self, event: Event, more: list[Event]) -> None:
+        """Put events right behind one."""
+        if more:
+            place = next(i for i, other in enumerate(self.scope) if other is event) + 1
+            self.scope[place:place] = more
+
     def insert(self, event: Event) -> None:
         """Put the constructor where the object was built, or after the last of its inner tensors."""
         event.order = self.order
@@ -29,6 +35,12 @@ class Pending:
         place = self.start
         for index in range(self.start, len(self.scope)):
             other = self.scope[index]
-            if (0 < other.order < self.order) or any(value.root in parts for value in values_in(other.out)):
+            if (0 < other.order < self.order) or _makes(other, parts):
                 place = index + 1
         self.scope.insert(place, event)
+
+
+def _makes(event: Event, parts: set[Value]) -> bool:
+    """Whether an event makes one of some values; an op that only writes into it hands it on."""
+    made = {value.root for value in values_in(event.out)} & parts
+    return bool(made and made - {value.root for value in values_in((event.args, event.kwargs))})

@@ -10,18 +10,21 @@ from .errors import TraceError
 from .source import Source, is_internal
 
 if TYPE_CHECKING:
+    from .owners import Change
     from .recorder import Recorder
 
-__all__ = ["as_trace_error", "changed_argument", "left_changed", "unknown_result"]
+__all__ = ["as_trace_error", "changed_owner", "left_changed", "unknown_result"]
 
 
-def changed_argument(container: Any, fn: Any) -> TraceError:
-    """The error for a program that changes a list, dict or set that it was given."""
+def changed_owner(change: Change, fn: Any) -> TraceError:
+    """The error for a program that puts a Python value into something that was there before."""
+    key = "" if change.key is None else f" {change.key!r}" if change.how == "attribute" else f"[{change.key!r}]"
     return TraceError(
-        f"the program changes a {type(container).__name__} among its arguments",
+        f"the program changes {change.how.removesuffix('s')}{key} of {change.owner.path or 'the module'}"
+        f" to a {type(change.value).__name__}",
         source=_definition(fn),
-        cause="append, update or item assignment on a container: a trace holds tensors, not Python containers",
-        way_out="build a new container in the program and return it",
+        cause="a counter, a log or a cache that is filled at the first call: a trace would repeat the recorded value",
+        way_out="run the program once before tracing it if it only prepares itself; else keep the value out of it",
     )
 
 

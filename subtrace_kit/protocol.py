@@ -71,8 +71,11 @@ def flatten(obj: Any, source: Source | None = None) -> tuple[list[str], list[tor
     return list(names), inner, metadata
 
 
-def try_unflatten(obj: torch.Tensor, names: list[str], inner: list[torch.Tensor], metadata: Any) -> None:
+def try_unflatten(obj: torch.Tensor, names: list[str], inner: list[torch.Tensor], metadata: Any) -> Any:
     """Build the object again once, to see that the class can.
+
+    Returns:
+        The new object.
 
     Raises:
         TraceError: `__tensor_unflatten__` fails or gives another class.
@@ -100,6 +103,7 @@ def try_unflatten(obj: torch.Tensor, names: list[str], inner: list[torch.Tensor]
             None,
             "__tensor_unflatten__",
         )
+    return again
 
 
 def no_protocol(cls: type, source: Source | None) -> TraceError:

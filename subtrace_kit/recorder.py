@@ -12,6 +12,7 @@ Objects are tied to values by identity, so every object seen is kept alive until
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from types import NoneType
 from typing import Any
@@ -33,7 +34,7 @@ from .intercept import (
 )
 from .module_paths import ModulePaths
 from .node_lines import NodeLines
-from .ops import OpInfo, function_symbol, op_info
+from .ops import OpInfo, function_symbol, op_info, written_tensors
 from .protocol import no_protocol
 from .snapshot import Snapshot
 from .source import building_line, located, nearest_line
@@ -90,9 +91,11 @@ class Recorder:
         self.handed_out = 0  # how many numbers from data the program has been given
         self.perturb = perturb
         self.data_dependent = 0  # how many ops so far had a result whose shape depends on data
+        self.properties: set[Value] = set()  # what was read from properties
         self.paused = False
         self.just_opened = False  # whether a function was opened and nothing has run in it yet
         self.bookkeeping = _Bookkeeping(self)
+        self.places: Any = None  # where the program keeps tensors: a Surroundings
         self.modules = modules
         self.failures: list[tuple[BaseException, Event]] = []
         self.refusal: TraceError | None = None
@@ -122,6 +125,11 @@ class Recorder:
         if (refusal := refusals.of_function(func, name, args, source, self.store)) is not None:
             raise self.refuse(refusal)
         event = Event(function_symbol(func), None, None, source)
+        if name in ops.BACKWARD:
+            self.sync_all()
+        if self.store.pending:
+            with self.bookkeeping:
+                self.store.settle_holders(None)
         out = self.run(event, FUNCTION, func, args, kwargs)
         if name in ops.HOOKS:
             self.snapshot.watch_handle(out)
@@ -145,6 +153,8 @@ class Recorder:
         if self.paused:
             return call(*args, **kwargs)
         event = Event(Symbol(f"{cls.__name__}.apply", Kind.APPLY, cls), None, None, located(_run_program_code)[0])
+        with self.bookkeeping:
+            self.store.sync_outside()
         return self.run(event, APPLY, call, args, kwargs)
 
     def dispatch(self, func: OpOverload, types: Any, args: tuple, kwargs: dict) -> Any:
@@ -169,6 +179,8 @@ class Recorder:
         event = Event(info.symbol, None, None, self.open_events[-1].source if known else nearest_line())
         if self.nodes is not None:
             self.nodes.credit(event)
+        if func is ops.LIFT:
+            self.store.constant(args[0], remade=kind == FUNCTION and not self.open_events[-1].unrolls)
         event.writes = info.mutable or info.random
         if wrapped:
             return self.run(event, ATEN, self.send_to_class, args, kwargs, func)
@@ -197,7 +209,15 @@ class Recorder:
         event.args = tuple([map_in(item, []) for item in args])
         event.kwargs = map_in(kwargs, []) if kwargs else kwargs
         if info.mutable:
-            self.snapshot.before_write(args, kwargs, info)
+            self.before_write(args, kwargs, info)
+
+    def before_write(self, args: tuple, kwargs: dict, info: OpInfo) -> None:
+        """See to what an op is about to write: its data are remembered, wrappers that hold it are completed."""
+        written = written_tensors(args, kwargs, info)
+        self.snapshot.before_write(written)
+        if self.store.pending:
+            with self.bookkeeping:
+                self.store.settle_holders({id(tensor) for tensor in written})
 
     def send_to_class(self, func: OpOverload, args: tuple, kwargs: dict) -> Any:
         self.passing = func
@@ -217,6 +237,13 @@ class Recorder:
             self.paused = True
             self.store.pend(obj, self.scopes[-1], args, kwargs, building_line())
             self.paused = False
+
+    def sync_all(self) -> None:
+        """See what changed about any wrapper: the operation that follows may reach it without taking it."""
+        with self.bookkeeping:
+            for value in list(self.store.values.values()):
+                if value.cls is not None and (obj := value.ref()) is not None:
+                    self.store.sync(obj)
 
     def forget(self) -> None:
         """Let go of every object seen: the recorder may live on in the numbers it handed out."""
@@ -268,14 +295,15 @@ class Recorder:
             event.context = global_context(self.base_modes)
             event.module = self.modules.now
             event.handled = any(handles_functions(type(obj)) for obj in wrappers)
+            event.unrolls = bool(wrappers or event.context.modes)
         elif op_info(op).mutable:
-            self.snapshot.before_write(args, kwargs, op_info(op))
+            self.before_write(args, kwargs, op_info(op))
 
     def results(self, event: Event, info: OpInfo | None, args: tuple, out: Any) -> Any:
         """The result of an operation, with values in place of tensors and of numbers from data."""
         hint = event.symbol.name
         if info is not None:
-            if out is None and info.writes:
+            if out is None and info.writes and info.returns:
                 out = args[0]  # what torch hands back when a handler of an in-place op returns None
             if info.dynamic or info.reads:
                 self.data_dependent += 1
@@ -293,6 +321,10 @@ class Recorder:
             taken = self.store.numbers.take(event, out)
         if self.nodes is not None:
             self.nodes.remember(event, out)
+        if type(event.out) is Value and getattr(event.symbol.fn, "__name__", "") == "__get__":
+            if event.out.root in self.properties:
+                return out  # `x.grad` read a second time is the same object
+            self.properties.add(event.out.root)
         out_kind = type(event.out)
         if (
             event.writes
@@ -315,6 +347,11 @@ class Recorder:
     def at_function_level(self) -> bool:
         """Whether the open scope is the program's own or that of an autograd.Function."""
         return self.kinds[-1] in (TOP, APPLY)
+
+    @property
+    def applies(self) -> bool:
+        """Whether an autograd.Function runs."""
+        return APPLY in self.kinds
 
     def latest(self) -> Event | None:
         """The top-level event that goes on, or the last one."""
@@ -347,11 +384,15 @@ class Recorder:
         self.refusal = self.refusal or error
         return error
 
+    def find_places(self, obj: torch.Tensor, name: str) -> list[Any]:
+        """Where a tensor from outside is kept; if nowhere that is known, the functions that run are looked through."""
+        if id(obj) not in self.places.tensors:
+            self.places.add_frame(sys._getframe(1), _run_program_code)
+        return self.places.find(obj, name)
+
     def branch_on_number(self) -> TraceError:
         """Refuse a comparison or truth test of a number that was taken out of a tensor."""
         return self.refuse(refusals.branch_on_number(located(_run_program_code)[0]))
-
-    # --------------------------------------------------------------------------------- looking
 
 
 def run_program(fn: Callable[..., Any], args: tuple, kwargs: dict) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import linecache
+import operator
 import weakref
 from collections.abc import Callable
 from itertools import count
@@ -10,8 +11,9 @@ from typing import Any
 
 from .codegen import generate
 from .errors import TraceError
-from .guards import difference
-from .trace import Trace
+from .guards import difference, same_metadata
+from .owners import MISSING, module_hooks
+from .trace import Constant, Trace, TrainingFlag
 
 __all__ = ["Runner", "runner"]
 
@@ -27,6 +29,8 @@ class Runner:
 
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
+        self.places = [(c.proxy.name, c.path, c.fetch) for c in trace.captures]
+        self.places += [(owner.name, owner.path, owner.fetch) for owner in trace.owners if owner.fetch]
         program = generate(trace)
         self.file = f"<subtrace {trace.name} {next(_numbers)}>"
         head = program.header()
@@ -60,7 +64,13 @@ class Runner:
 
     def captured(self) -> dict[str, Any]:
         """The captured tensors as they are now."""
-        return {c.proxy.name: c.fetch() for c in self.trace.captures}
+        found = {}
+        for name, path, fetch in self.places:
+            try:
+                found[name] = fetch()
+            except (LookupError, AttributeError) as error:
+                raise _changed(f"captured {path} is no longer there", "it was deleted or moved") from error
+        return found
 
     def run(self, args: tuple, kwargs: dict) -> Any:
         """Run on arguments that were checked."""
@@ -98,12 +108,40 @@ def check_captures(trace: Trace, captured: dict[str, Any]) -> None:
         tensor = captured[capture.proxy.name]
         if found := difference(capture.proxy, tensor):
             raise _changed(f"captured tensor {capture.path}: {found}", "a parameter was replaced or cast")
-        if any(look() is not tensor for look in capture.others):
+        if any(look(fetch) is not tensor for fetch in capture.others):
             raise _changed(f"captured tensor {capture.path}: no longer shared", "tied weights were untied")
     for flag in trace.flags:
-        if flag.module.training != flag.training:
-            what = f"module {flag.path or trace.name}: training is {flag.module.training} instead of {flag.training}"
-            raise _changed(what, "train() or eval() was called")
+        if (changed := flag_difference(flag)) is not None:
+            raise _changed(f"module {flag.path or trace.name}: {changed[0]}", changed[1])
+    for constant in trace.constants:
+        if found := constant_difference(constant):
+            raise _changed(f"{constant.path}: {found}", "a Python value that the program reads was changed")
+
+
+def flag_difference(flag: TrainingFlag) -> tuple[str, str] | None:
+    """How a module differs from what was recorded, and the usual cause; None where it does not."""
+    if look(flag.fetch) is not flag.module:
+        return "another module", "it was replaced"
+    if flag.module.training != flag.training:
+        return f"training is {flag.module.training} instead of {flag.training}", "train() or eval() was called"
+    hooks = module_hooks(flag.module)
+    if len(hooks) != len(flag.hooks) or not all(map(operator.is_, hooks, flag.hooks)):
+        return "other hooks, or another forward", "a hook was registered or removed"
+    return None
+
+
+def constant_difference(constant: Constant) -> str:
+    """How a Python value differs from what was recorded; empty where it does not."""
+    now, then = look(constant.fetch), constant.value
+    return "" if type(now) is type(then) and same_metadata(now, then) else f"{now!r} instead of {then!r}"
+
+
+def look(fetch: Callable[[], Any]) -> Any:
+    """What is at a place now; a marker where nothing is."""
+    try:
+        return fetch()
+    except (LookupError, AttributeError):
+        return MISSING
 
 
 def _changed(what: str, cause: str) -> TraceError:

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 
 from .intercept import set_version, unwatched
-from .ops import OpInfo
-from .wrapper_state import State, read_state, refill, same_contents, write_state
+from .owners import Owners
+from .wrapper_state import State, read_state, write_state
 
 __all__ = ["Snapshot"]
 
@@ -26,7 +26,7 @@ class Snapshot:
         self._grads: dict[int, tuple[torch.Tensor, torch.Tensor | None, bool, bool]] = {}
         self.left: list[torch.Tensor] = []  # what could not be given back
         self._handles: list[Any] = []
-        self._containers: list[tuple[Any, Any]] = []
+        self.owners = Owners()
         self._random = torch.get_rng_state()
         cuda = torch.cuda.is_available() and torch.cuda.is_initialized()
         self._cuda_random = torch.cuda.get_rng_state_all() if cuda else None
@@ -49,17 +49,9 @@ class Snapshot:
                 grad = tensor.grad if tensor.is_leaf else None
                 self._grads[id(tensor)] = (tensor, grad, tensor.requires_grad, tensor.is_leaf)
 
-    def watch_containers(self, tree: Any) -> None:
-        """Remember the contents of the lists, dicts and sets among the arguments."""
-        if isinstance(tree, (list, dict, set)):
-            self._containers.append((tree, tree.copy()))
-        if isinstance(tree, (list, tuple, dict)):
-            for item in tree.values() if isinstance(tree, dict) else tree:
-                self.watch_containers(item)
-
-    def changed_container(self) -> Any | None:
-        """A list, dict or set among the arguments that the program has changed, or None."""
-        return next((now for now, copy in self._containers if not same_contents(now, copy)), None)
+    def state_before(self, obj: Any) -> State | None:
+        """The Python attributes that a wrapper had when it was first remembered."""
+        return self._objects[id(obj)][1] if id(obj) in self._objects else None
 
     def watch_handle(self, handle: Any) -> None:
         """A hook that the program registered: removed again."""
@@ -71,14 +63,10 @@ class Snapshot:
             if tensor.layout is torch.strided and not tensor.is_meta:
                 self._outside.add(tensor.untyped_storage()._cdata)
 
-    def before_write(self, args: tuple, kwargs: dict, info: OpInfo) -> None:
+    def before_write(self, tensors: list[torch.Tensor]) -> None:
         """Remember the data of the plain tensors that an op is about to write."""
-        written = [args[i] for i in info.writes if i < len(args)]
-        written += [kwargs[name] for name in info.writes_by_name if name in kwargs]
-        for item in written:
-            for tensor in item if isinstance(item, (list, tuple)) else (item,):
-                if isinstance(tensor, torch.Tensor):
-                    self.remember(tensor)
+        for tensor in tensors:
+            self.remember(tensor)
 
     def remember(self, tensor: torch.Tensor) -> None:
         """Copy the memory that a tensor from outside lies in, once, and its geometry."""
@@ -125,8 +113,7 @@ class Snapshot:
                         tensor.requires_grad_(flag)
                 if leaf and tensor.requires_grad != flag:
                     self.left.append(tensor)
-            for container, copy in self._containers:
-                refill(container, copy)
+            self.owners.restore()
 
     def _restore_random(self) -> None:
         torch.set_rng_state(self._random)

@@ -8,6 +8,7 @@ import torch
 
 from . import ops
 from .literals import Literals
+from .owners import MISSING
 from .proxies import Proxy, SubclassTensorProxy, TensorProxy
 from .symbols import BoundSymbol, Kind
 
@@ -136,6 +137,15 @@ def _delattr(bound: BoundSymbol, literals: Literals) -> str:
     return f"del {owner.name}.{name}"
 
 
+def _store(bound: BoundSymbol, literals: Literals) -> str:
+    """What the program puts into an object, list or dict from outside."""
+    owner, how, key, value = bound.args
+    target = {"attribute": f".{key}", "item": f"[{literals.text(key)}]", "items": "[:]"}[how]
+    if value is MISSING:
+        return f"del {owner.name}{target}"
+    return f"{owner.name}{target} = {literals.text(value)}"
+
+
 def _leaves_torch(bound: BoundSymbol, literals: Literals) -> str:
     return f"pass  # {bound.args[0]} takes data out of torch here"
 
@@ -144,6 +154,7 @@ _PRIMS = {
     ops.GETATTR: _getattr,
     ops.SETATTR: _setattr,
     ops.DELATTR: _delattr,
+    ops.STORE: _store,
     ops.ESCAPE: _leaves_torch,
 }
 

@@ -13,10 +13,11 @@ from .numbers import Numbers, guard_number
 from .pending import Pending
 from .protocol import flatten, no_protocol, try_unflatten
 from .source import Source, nearest_line
+from .surroundings import Place
 from .symbols import Symbol, constructor_symbol, map_tree
 from .traced_number import TracedNumber
 from .values import Event, Value, describe
-from .wrapper_state import State, changes, is_unchanged, read_state
+from .wrapper_state import State, changes, differing, is_unchanged, read_state, write_state
 
 if TYPE_CHECKING:
     from .recorder import Recorder
@@ -47,11 +48,11 @@ class Store:
         self.forget_one = self.gone  # bound once: every wrapper seen gets it
         self.states: dict[int, State] = {}
         self.pending: dict[int, Pending] = {}
-        self.captures: list[tuple[Value, torch.Tensor]] = []
+        self.captures: list[tuple[Value, list[Place]]] = []
         self.outside_wrappers: list[Any] = []
         self.numbers = Numbers()
         self.built = 0
-        self.sound: set[type] = set()
+        self.sound: dict[type, State] = {}  # the attributes of the last object that was built again
 
     def forget(self) -> None:
         """Let go of all objects."""
@@ -113,13 +114,14 @@ class Store:
             return value if value.cls is None or self.recorder.just_opened else self.sync(obj)
         if (waiting := self.pending.pop(key, None)) is not None:
             return self.complete(obj, waiting)
-        if is_wrapper_type(type(obj)) and self.made_here(obj):
+        before = self.recorder.snapshot.state_before(obj)
+        if before is None and is_wrapper_type(type(obj)) and self.made_here(obj):
             return self.adopt(obj)
         return self.capture(obj)
 
     def changed_unseen(self, obj: torch.Tensor, value: Value) -> Value:
         """A plain tensor that autograd follows since something that the recorder did not see."""
-        if made_by_function(obj):
+        if made_by_function(obj) and not self.recorder.applies:
             raise self.recorder.refuse(refusals.unseen_apply(obj, nearest_line()))
         return self.register(obj, Value(value.hint, value.root))
 
@@ -182,6 +184,26 @@ class Store:
             if not function or handles_functions(type(obj)):
                 self.sync(obj)
 
+    def settle_holders(self, written: set[int] | None) -> None:
+        """Complete the pending wrappers that hold a tensor which is about to be written.
+
+        Args:
+            written: The ids of the tensors; None for all wrappers of the open scope that are built to the end.
+        """
+        for key, waiting in list(self.pending.items()):
+            if written is None and waiting.scope is not self.recorder.scopes[-1]:
+                continue
+            try:
+                names, _ = waiting.obj.__tensor_flatten__()
+                held = [id(getattr(waiting.obj, name)) for name in names]
+            except Exception:  # its constructor has not come to its end
+                continue
+            if written is None or not written.isdisjoint(held):
+                del self.pending[key]
+                self.recorder.scopes.append(waiting.scope)
+                self.complete(waiting.obj, waiting)
+                self.recorder.scopes.pop()
+
     def complete(self, obj: torch.Tensor, waiting: Pending) -> Value:
         """Write the constructor of a pending wrapper into the scope where it was built."""
         if lacks_protocol(type(obj)):
@@ -195,7 +217,22 @@ class Store:
         waiting.insert(event)
         if waiting.scope is self.recorder.top:
             value.born = event
+        waiting.insert_after(event, [self.attribute(symbol, value, *args) for symbol, *args in self.extras(obj, names)])
         return value
+
+    def extras(self, obj: Any, names: list[str]) -> list[tuple[Any, ...]]:
+        """Python attributes that a wrapper has and `__tensor_unflatten__` does not give it."""
+        state = self.states[id(obj)]
+        if not differing(state, self.sound[type(obj)], names):
+            return []
+        self.sound[type(obj)] = self.rebuilt(obj, names)
+        return differing(state, self.sound[type(obj)], names)
+
+    def attribute(self, symbol: Symbol, value: Value, name: str, *item: Any) -> Event:
+        """The event that sets or deletes an attribute."""
+        event = Event(symbol, (value, name, *(self.map_in(i, []) for i in item)), {}, nearest_line())
+        event.writes = True
+        return event
 
     def adopt(self, obj: torch.Tensor) -> Value:
         """Take in a wrapper that appeared without a watched constructor call."""
@@ -235,6 +272,9 @@ class Store:
         """The value of a known wrapper; where its attributes changed, write that down first."""
         value = self.values[id(obj)]
         state = self.states[id(obj)]
+        for name, part in value.inner:
+            if part.cls is not None and self.known(inner := getattr(obj, name, None)) is not None:
+                self.sync(inner)
         if is_unchanged(obj, state):
             return value if self.looks_same(obj, value) else self.restride(obj, value)
         now = read_state(obj)
@@ -264,9 +304,14 @@ class Store:
     def check_sound(self, obj: Any, names: list[str], inner: list[torch.Tensor], metadata: Any) -> None:
         """Build one object of each class again, so that a broken rule is found now."""
         if type(obj) not in self.sound:
-            self.sound.add(type(obj))
             with torch.no_grad():
-                try_unflatten(obj, names, inner, metadata)
+                self.sound[type(obj)] = read_state(try_unflatten(obj, names, inner, metadata))
+
+    def rebuilt(self, obj: Any, names: list[str]) -> State:
+        """The Python attributes that `__tensor_unflatten__` gives a wrapper."""
+        _, inner, metadata = flatten(obj)
+        with torch.no_grad():
+            return read_state(try_unflatten(obj, names, inner, metadata))
 
     # --------------------------------------------------------------------------------- captures
 
@@ -286,14 +331,54 @@ class Store:
         for name, tensor in zip(names, inner, strict=True):
             self.add_input(tensor, f"{hint}_{name}")
         value, names, inner = self.read(obj, value, None)
+        # A part that was changed in place before the wrapper came into sight: the wrapper came in with it as it was.
+        value.inner = tuple((name, part.root if part.root.outside else part) for name, part in value.inner)
         value.born = None
         return value
 
     def capture(self, obj: torch.Tensor, hint: str = "captured") -> Value:
-        """Take in a tensor that the program finds outside: a parameter, a closed-over tensor."""
+        """Take in a tensor that the program finds outside: a parameter, a closed-over tensor.
+
+        The program may have changed Python attributes of a wrapper before its first use: it is taken in
+        as it was, and what has changed is written down.
+        """
+        now: list[tuple[Any, State]] = []
+        self.rewind(obj, now)
         value = self.add_input(obj, hint)
-        self.captures.append((value, obj))
-        return value
+        self.captures.append((value, self.recorder.find_places(obj, hint)))
+        for wrapper, state in now:
+            write_state(wrapper, state)
+        return self.sync(obj) if now else value
+
+    def rewind(self, obj: Any, now: list[tuple[Any, State]]) -> None:
+        """Give a wrapper, and those inside it, the attributes from before the program; present ones go to `now`."""
+        if not is_wrapper_type(type(obj)):
+            return
+        before = self.recorder.snapshot.state_before(obj)
+        if before is not None and not is_unchanged(obj, before):
+            now.append((obj, read_state(obj)))
+            write_state(obj, before)
+        for tensor in flatten(obj)[1]:
+            self.rewind(tensor, now)
+
+    def capture_changed(self, wrappers: list[Any]) -> None:
+        """Take in the wrappers from outside that the program has changed without using them in an op."""
+        for obj in wrappers:
+            before = self.recorder.snapshot.state_before(obj)
+            if before is not None and self.known(obj) is None and not is_unchanged(obj, before):
+                self.capture(obj)
+
+    def constant(self, obj: torch.Tensor, remade: bool) -> None:
+        """The data of a `torch.tensor(...)`: kept, unless the function that made it runs again at each run."""
+        if self.known(obj) is None and remade:
+            self.register(obj, Value("tensor"))
+        elif self.known(obj) is None:
+            self.captures.append((self.add_input(obj, "constant"), [Place("constant", lambda: obj)]))
+
+    def sync_outside(self) -> None:
+        """See what changed about the wrappers from outside."""
+        for obj in self.outside_wrappers:
+            self.sync(obj)
 
     def outside(self, obj: torch.Tensor) -> None:
         snapshot = self.recorder.snapshot

@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .guards import Guard
+from .owners import Owner
 from .proxies import Proxy, SubclassTensorProxy, TensorProxy
 from .source import Source
 from .symbols import DEFAULT_CONTEXT, BoundSymbol, Context, type_text
 
-__all__ = ["Capture", "Construction", "Ledger", "Trace", "TrainingFlag"]
+__all__ = ["Capture", "Constant", "Construction", "Ledger", "Trace", "TrainingFlag"]
 
 
 @dataclass(frozen=True)
@@ -34,17 +35,36 @@ class Capture:
 
 @dataclass(frozen=True)
 class TrainingFlag:
-    """Whether a module that the program knows was in training mode.
+    """The training flag and the hooks of a module that the program knows.
 
     Args:
         path: How the user knows the module.
         module: The module.
         training: Its flag when the program was recorded.
+        fetch: Returns the module that is at its place now.
+        hooks: The hooks that it had, and its `forward` where that was replaced.
     """
 
     path: str
     module: Any = field(compare=False, repr=False)
     training: bool = True
+    fetch: Callable[[], Any] = field(default=lambda: None, compare=False, repr=False)
+    hooks: tuple[Any, ...] = field(default=(), compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class Constant:
+    """A Python value outside the arguments that the program reads: a number, a text, a flag.
+
+    Args:
+        path: How the user knows it.
+        value: What it was when the program was recorded.
+        fetch: Returns what it is now.
+    """
+
+    path: str
+    value: Any
+    fetch: Callable[[], Any] = field(compare=False, repr=False)
 
 
 @dataclass(frozen=True)
@@ -102,7 +122,9 @@ class Trace:
         captures: Tensors that are neither inputs nor results, by reference.
         ledger: After lowering, what became of each construction.
         context: The global state at the start.
-        flags: The training flags that it was recorded with.
+        flags: The training flags and hooks of modules that it was recorded with.
+        constants: The Python values outside the arguments that it was recorded with.
+        owners: Objects, lists and dicts outside the arguments that it writes into.
         program: The function or module that was recorded.
         failure: For the trace that an error carries: the text of the error at the last operation.
     """
@@ -117,6 +139,8 @@ class Trace:
     context: Context = DEFAULT_CONTEXT
     failure: str = ""
     flags: tuple[TrainingFlag, ...] = ()
+    constants: tuple[Constant, ...] = ()
+    owners: tuple[Owner, ...] = ()
     program: Callable[..., Any] | None = field(default=None, compare=False, repr=False)
 
     @property

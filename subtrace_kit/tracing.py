@@ -12,8 +12,7 @@ from typing import Any
 
 import torch
 
-from . import __version__
-from .captures import Captures
+from . import __version__, ops
 from .errors import TraceError
 from .freeze import Freezer
 from .guards import Argument, Guard, argument_paths, identity, sharing
@@ -21,12 +20,14 @@ from .intercept import current_listener, flatten_tree, global_context, unflatten
 from .module_paths import ModulePaths
 from .naming import identifier
 from .numbers import constants
-from .program_errors import as_trace_error, changed_argument, left_changed, unknown_result
+from .owners import MISSING, Owner, map_changed, module_hooks
+from .program_errors import as_trace_error, changed_owner, left_changed, unknown_result
 from .recorder import Recorder, run_program
 from .snapshot import Snapshot
-from .trace import Capture, Trace, TrainingFlag
+from .surroundings import Surroundings
+from .trace import Capture, Constant, Trace, TrainingFlag
 from .traced_number import TracedNumber
-from .values import Value
+from .values import Event, Value
 
 __all__ = ["record", "trace"]
 
@@ -114,20 +115,31 @@ class _Recording:
         self.context = global_context(1 << 30)
         self.kind = (identity(self.leaves), sharing(self.leaves))
         self.snapshot = Snapshot()
-        self.snapshot.watch_containers((args, kwargs))
         self.recorder = Recorder(self.snapshot, ModulePaths(fn), backward, perturb)
-        self.places = Captures(places)
+        self.places = self.recorder.places = Surroundings(places)
         given = [leaf for leaf in self.leaves if isinstance(leaf, torch.Generator)]
-        self.recorder.generators = {id(g) for g in (*given, *self.places.generators())}
-        self.flags = tuple(TrainingFlag(path, part, part.training) for path, part in self.places.modules)
+        self.recorder.generators = {id(g) for g in (*given, *self.places.generators)}
+        self.flags = tuple(training_flag(place, module) for place, module in self.places.modules)
+        self.constants = tuple(Constant(place.path, value, place) for place, value in self.places.constants)
+        self.remember()
         self.output: Any = None
+        self.owners: list[Owner] = []
+
+    def remember(self) -> None:
+        """Remember what the program may change besides tensor data: Python objects it was given or finds."""
+        owners = self.snapshot.owners
+        for name, argument in zip((*self.positional, *self.kwargs), (*self.args, *self.kwargs.values()), strict=True):
+            owners.watch_argument(name, argument)
+        for place, obj in self.places.owners:
+            owners.watch(Owner(place.path, place), obj)
+        for place, *binding in self.places.bindings:
+            owners.watch_binding(place.path, *binding)
+        for wrapper in self.places.wrappers:
+            self.snapshot.watch_object(wrapper)
 
     def run(self) -> Trace:
         recorder = self.recorder
-        values = [
-            recorder.store.add_input(leaf, identifier(path)) if isinstance(leaf, torch.Tensor) else leaf
-            for leaf, path in zip(self.leaves, self.paths, strict=True)
-        ]
+        values = self.take_inputs()
         try:
             self.run_watched()
             if recorder.handed_out:
@@ -140,6 +152,12 @@ class _Recording:
             self.snapshot.restore()
             recorder.forget()
 
+    def take_inputs(self) -> list[Any]:
+        """The leaves of the arguments with values in place of tensors."""
+        take = self.recorder.store.add_input
+        leaves = zip(self.leaves, self.paths, strict=True)
+        return [take(leaf, identifier(path)) if isinstance(leaf, torch.Tensor) else leaf for leaf, path in leaves]
+
     def run_watched(self) -> None:
         """Run the program with everything watched."""
         recorder = self.recorder
@@ -147,8 +165,6 @@ class _Recording:
             out = run_program(self.fn, self.args, self.kwargs)
             with recorder.bookkeeping:
                 self.output = self.take_output(out)
-        if (container := self.snapshot.changed_container()) is not None:
-            raise changed_argument(container, self.fn)
         if recorder.refusal is not None:
             raise recorder.refusal
 
@@ -160,6 +176,7 @@ class _Recording:
         """
         again = self.again()
         try:
+            again.take_inputs()
             again.run_watched()
             same = constants(again.recorder.top) == constants(self.recorder.top)
         except Exception:
@@ -180,7 +197,9 @@ class _Recording:
                 taken.append(store.value(leaf))
             else:
                 taken.append(leaf.value if isinstance(leaf, TracedNumber) else leaf)
+        self.write_owners()
         store.settle(self.recorder.top, [], True)
+        store.capture_changed(self.places.wrappers)
         for obj in [*leaves, *store.outside_wrappers]:
             if id(obj) in store.states:
                 store.sync(obj)
@@ -190,10 +209,24 @@ class _Recording:
                 raise unknown_result(leaf, self.fn)
         return taken
 
+    def write_owners(self) -> None:
+        """Write down what the program put into objects, lists and dicts that were there before."""
+        for change in self.snapshot.owners.changes():
+            value = change.value if change.value is MISSING else map_changed(change.value, self.recorder.store.value)
+            if value is MISSING and change.value is not MISSING:
+                raise changed_owner(change, self.fn)
+            if change.owner.fetch is not None and change.owner not in self.owners:
+                self.owners.append(change.owner)
+            event = Event(ops.STORE, (change.owner, change.how, change.key, value), {}, None)
+            event.writes = True
+            self.recorder.emit(event)
+
     def finish(self, values: list[Any], failure: str = "") -> Trace:
         freezer = Freezer()
         arguments = [self.argument(freezer, p, v) for p, v in zip(self.paths, values, strict=True)]
         captures = self.captures(freezer)
+        for owner in self.owners:
+            owner.name = freezer.names.new(identifier(owner.path or _program_name(self.fn)))
         output = [] if failure else self.output
         bound = freezer.freeze(list(self.recorder.top), output)
         leaves = [freezer.proxy(leaf) if isinstance(leaf, Value) else leaf for leaf in output]
@@ -208,6 +241,8 @@ class _Recording:
             context=self.context,
             failure=failure,
             flags=self.flags,
+            constants=self.constants,
+            owners=tuple(self.owners),
             program=self.fn,
         )
 
@@ -220,11 +255,10 @@ class _Recording:
 
     def captures(self, freezer: Freezer) -> tuple[Capture, ...]:
         found = []
-        for value, obj in self.recorder.store.captures:
-            (path, fetch), *others = self.places.find(obj, value.hint)
-            freezer.name(value, identifier(path))
+        for value, (place, *others) in self.recorder.store.captures:
+            freezer.name(value, identifier(place.path))
             freezer.defined.add(value.root)
-            found.append(Capture(freezer.proxy(value), path, fetch, tuple(look for _, look in others)))
+            found.append(Capture(freezer.proxy(value), place.path, place, tuple(others)))
         return tuple(found)
 
     def explain(self, error: Exception, values: list[Any]) -> TraceError:
@@ -245,6 +279,11 @@ class _Recording:
         except TraceError:
             told.trace = None
         return told
+
+
+def training_flag(place: Any, module: torch.nn.Module) -> TrainingFlag:
+    """The training flag and the hooks of a module as they are now."""
+    return TrainingFlag(place.path, module, module.training, place, module_hooks(module))
 
 
 def _parameter_names(fn: Any, args: tuple) -> tuple[str, ...]:

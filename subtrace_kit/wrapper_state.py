@@ -8,10 +8,14 @@ from typing import Any
 
 import torch
 
-__all__ = ["State", "changes", "is_unchanged", "read_state", "refill", "same_contents", "write_state"]
+from .ops import DELATTR, SETATTR
+from .owners import refill, same_contents
+
+__all__ = ["State", "changes", "is_unchanged", "read_state", "write_state"]
 
 _MISSING = object()
 _CONTAINERS = (list, dict, set)
+_CONSTANTS = (bool, int, float, complex, str, bytes, torch.dtype, torch.device, torch.Size)
 _known_slots: dict[type, tuple[str, ...]] = {}
 
 
@@ -61,15 +65,6 @@ def is_unchanged(obj: Any, state: State) -> bool:
     return not state.contents or all(same_contents(now[name], copy) for name, copy in state.contents.items())
 
 
-def same_contents(now: Any, copy: Any) -> bool:
-    """Whether a container holds the very objects of its copy: asking tensors for equality would run ops."""
-    if len(now) != len(copy):
-        return False
-    if isinstance(now, dict):
-        return all(map(operator.is_, now.keys(), copy.keys())) and all(map(operator.is_, now.values(), copy.values()))
-    return {*map(id, now)} == {*map(id, copy)} if isinstance(now, set) else all(map(operator.is_, now, copy))
-
-
 def changes(before: State, now: State) -> tuple[dict[str, Any], list[str]]:
     """Attributes set to another object or changed inside, and attributes deleted."""
     changed = {
@@ -79,6 +74,45 @@ def changes(before: State, now: State) -> tuple[dict[str, Any], list[str]]:
         or (name in before.contents and not same_contents(value, before.contents[name]))
     }
     return changed, [name for name in before.attributes if name not in now.attributes]
+
+
+def differing(state: State, other: State, apart: list[str]) -> list[tuple[Any, ...]]:
+    """What must be set or deleted so that an object with the attributes of `other` gets those of `state`.
+
+    Attributes of both that are tensors, containers or objects of one type count as equal: the class made
+    each from the same inner tensors and metadata.
+
+    Args:
+        state: The attributes wanted.
+        other: The attributes there.
+        apart: Names to leave out.
+
+    Returns:
+        (SETATTR, name, value) and (DELATTR, name) for each.
+    """
+    if state.attributes.keys() == other.attributes.keys() and not _changed_constant(state, other, apart):
+        return []
+    # Under `_sym_` torch keeps answers of the class about its sizes.
+    wanted = {n: v for n, v in state.attributes.items() if n not in apart and not n.startswith("_sym_")}
+    found: list[tuple[Any, ...]] = [
+        (SETATTR, name, value)
+        for name, value in wanted.items()
+        if name not in other.attributes or _differ(value, other.attributes[name])
+    ]
+    return found + [
+        (DELATTR, name) for name in other.attributes if name not in state.attributes and not name.startswith("_sym_")
+    ]
+
+
+def _changed_constant(state: State, other: State, apart: list[str]) -> bool:
+    there = other.attributes
+    return any(_differ(v, there[n]) for n, v in state.attributes.items() if v is not there[n] and n not in apart)
+
+
+def _differ(one: Any, other: Any) -> bool:
+    if type(one) is not type(other):
+        return True
+    return isinstance(one, _CONSTANTS) and one is not other and bool(one != other)
 
 
 def write_state(obj: Any, state: State) -> None:
@@ -95,10 +129,3 @@ def _refilled(state: State, name: str) -> Any:
     if name in state.contents:
         refill(value, state.contents[name])
     return value
-
-
-def refill(container: Any, copy: Any) -> None:
-    """Give a list, dict or set the contents it had."""
-    if not same_contents(container, copy):
-        container.clear()
-        container.extend(copy) if isinstance(container, list) else container.update(copy)

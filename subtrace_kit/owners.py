@@ -1,0 +1,154 @@
+"""Python objects, lists and dicts that were there before the program: what it changes about them."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+__all__ = ["Change", "Owner", "Owners"]
+
+MISSING = object()
+_MODULE_DICTS = ("_parameters", "_buffers", "_modules")
+_HOOK_DICTS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+
+
+@dataclass(eq=False)
+class Owner:
+    """An object, list or dict from outside that a program changes.
+
+    Args:
+        path: How the user would write it.
+        fetch: Gives it as it is now; None where it lies among the arguments, and the path leads to it.
+        name: What generated code calls it.
+    """
+
+    path: str
+    fetch: Callable[[], Any] | None
+    name: str = ""
+
+
+@dataclass(frozen=True)
+class Change:
+    """One attribute or item that is another object than before.
+
+    Args:
+        owner: What has changed.
+        how: "attribute", "item", or "items" for a list as a whole.
+        key: The name or key.
+        value: What is there now; MISSING where it was deleted.
+    """
+
+    owner: Owner
+    how: str
+    key: Any
+    value: Any
+
+
+class Owners:
+    """Remembers attributes and items by identity, tells what has changed, and gives them back."""
+
+    def __init__(self) -> None:
+        self.kept: list[tuple[Owner, Any, Any, str]] = []  # owner, container, its copy, how it is written
+        self.bindings: list[tuple[Owner, Any, str, str, Any]] = []  # a variable: owner, holder, how, key, value
+
+    def watch(self, owner: Owner, obj: Any) -> None:
+        """Remember an object, list, dict or set."""
+        if isinstance(obj, torch.nn.Module):
+            for name in (*_MODULE_DICTS, *_HOOK_DICTS):
+                if name in vars(obj):
+                    self.kept.append((owner, vars(obj)[name], vars(obj)[name].copy(), name))
+        if isinstance(obj, (list, dict, set)):
+            self.kept.append((owner, obj, obj.copy(), "item"))
+        elif hasattr(obj, "__dict__"):
+            self.kept.append((owner, vars(obj), vars(obj).copy(), "attribute"))
+
+    def watch_argument(self, path: str, obj: Any) -> None:
+        """Remember the lists, dicts and sets in an argument, at any depth."""
+        if isinstance(obj, (list, dict, set)):
+            self.watch(Owner(path, None, path), obj)
+        if isinstance(obj, (list, tuple, dict)):
+            for key, item in obj.items() if isinstance(obj, dict) else enumerate(obj):
+                self.watch_argument(f"{path}[{key!r}]", item)
+
+    def watch_binding(self, path: str, holder: Any, how: str, key: str) -> None:
+        """Remember which object a variable is: of a closure (the holder is its cell) or global."""
+        self.bindings.append((Owner(path, lambda: holder), holder, how, key, _bound(holder, how, key)))
+
+    def changes(self) -> list[Change]:
+        """What is another object than before."""
+        found = [change for entry in self.kept for change in _changes(*entry)]
+        for owner, holder, how, key, value in self.bindings:
+            if (now := _bound(holder, how, key)) is not value:
+                found.append(Change(owner, how, key, now))
+        return found
+
+    def restore(self) -> None:
+        """Give everything back as it was."""
+        for _, now, copy, _ in self.kept:
+            refill(now, copy)
+        for _, holder, how, key, value in self.bindings:
+            if _bound(holder, how, key) is not value:
+                setattr(holder, key, value) if how == "attribute" else holder.__setitem__(key, value)
+
+
+def _bound(holder: Any, how: str, key: str) -> Any:
+    try:
+        return getattr(holder, key) if how == "attribute" else holder[key]
+    except (LookupError, AttributeError, ValueError):
+        return MISSING
+
+
+def module_hooks(module: torch.nn.Module) -> tuple[Any, ...]:
+    """The hooks of a module, and its own `forward` where one was put in place of its class's."""
+    found = [hook for name in _HOOK_DICTS for hook in vars(module).get(name, {}).values()]
+    return (*found, *([vars(module)["forward"]] if "forward" in vars(module) else []))
+
+
+def _changes(owner: Owner, now: Any, copy: Any, how: str) -> list[Change]:
+    if same_contents(now, copy):
+        return []
+    if not isinstance(now, dict):
+        return [Change(owner, "items", None, now)]
+    how = "attribute" if how in _MODULE_DICTS else how
+    changed = [Change(owner, how, k, v) for k, v in now.items() if copy.get(k, MISSING) is not v]
+    return changed + [Change(owner, how, k, MISSING) for k in copy if k not in now]
+
+
+def same_contents(now: Any, copy: Any) -> bool:
+    """Whether a container holds the very objects of its copy: asking tensors for equality would run ops."""
+    if len(now) != len(copy):
+        return False
+    if isinstance(now, dict):
+        return all(map(operator.is_, now.keys(), copy.keys())) and all(map(operator.is_, now.values(), copy.values()))
+    return {*map(id, now)} == {*map(id, copy)} if isinstance(now, set) else all(map(operator.is_, now, copy))
+
+
+def refill(container: Any, copy: Any) -> None:
+    """Give a list, dict or set the contents it had."""
+    if not same_contents(container, copy):
+        container.clear()
+        container.extend(copy) if isinstance(container, list) else container.update(copy)
+
+
+def map_changed(value: Any, tensor: Callable[[Any], Any]) -> Any:
+    """A new value of an attribute with tensors mapped; MISSING where a trace cannot make it anew.
+
+    Args:
+        value: A tensor, None, or a list, tuple or dict that holds tensors.
+        tensor: Maps one tensor.
+    """
+    if isinstance(value, torch.Tensor):
+        return tensor(value)
+    if value is None:
+        return None
+    if type(value) in (list, tuple):
+        items = [map_changed(item, tensor) for item in value]
+        return MISSING if MISSING in items else type(value)(items)
+    if type(value) is dict:
+        found = {key: map_changed(item, tensor) for key, item in value.items()}
+        return MISSING if MISSING in found.values() else found
+    return MISSING
