@@ -26,6 +26,7 @@ from .intercept import (
     Modes,
     OpOverload,
     dispatch_depth,
+    flatten_tree,
     global_context,
     handles_functions,
     is_wrapper_type,
@@ -41,6 +42,7 @@ from .source import building_line, located, nearest_line
 from .store import Store
 from .symbols import Kind, Symbol
 from .traced_number import traced
+from .twins import changes_graph, leaf_ancestors, needs_twins
 from .values import Event, Value
 
 __all__ = ["Recorder"]
@@ -94,6 +96,7 @@ class Recorder:
         self.properties: set[Value] = set()  # what was read from properties
         self.paused = False
         self.just_opened = False  # whether a function was opened and nothing has run in it yet
+        self.twins: set[int] = set()  # arguments that stand in for those of the caller
         self.bookkeeping = _Bookkeeping(self)
         self.places: Any = None  # where the program keeps tensors: a Surroundings
         self.modules = modules
@@ -125,12 +128,15 @@ class Recorder:
         if (refusal := refusals.of_function(func, name, args, source, self.store)) is not None:
             raise self.refuse(refusal)
         event = Event(function_symbol(func), None, None, source)
+        call = func
         if name in ops.BACKWARD:
-            self.sync_all()
+            call = self.through_outside(func)
+        if name in ops.GRAPH_CHANGES and changes_graph(args[0]):
+            self.keep_graph(args[0])
         if self.store.pending:
             with self.bookkeeping:
                 self.store.settle_holders(None)
-        out = self.run(event, FUNCTION, func, args, kwargs)
+        out = self.run(event, FUNCTION, call, args, kwargs)
         if name in ops.HOOKS:
             self.snapshot.watch_handle(out)
         return out
@@ -214,6 +220,11 @@ class Recorder:
     def before_write(self, args: tuple, kwargs: dict, info: OpInfo) -> None:
         """See to what an op is about to write: its data are remembered, wrappers that hold it are completed."""
         written = written_tensors(args, kwargs, info)
+        if self.kinds[-1] != ATEN and (self.applies or torch.is_grad_enabled()):
+            tensors = flatten_tree((args, kwargs))[0]
+            if any(isinstance(t, torch.Tensor) and t.requires_grad for t in tensors):
+                for tensor in written:
+                    self.keep_graph(tensor)
         self.snapshot.before_write(written)
         if self.store.pending:
             with self.bookkeeping:
@@ -238,12 +249,29 @@ class Recorder:
             self.store.pend(obj, self.scopes[-1], args, kwargs, building_line())
             self.paused = False
 
-    def sync_all(self) -> None:
-        """See what changed about any wrapper: the operation that follows may reach it without taking it."""
+    def through_outside(self, func: Any) -> Any:
+        """A function that runs a backward, made such that it leaves the graphs and gradients outside as they are.
+
+        It may reach wrappers without taking them: what changed about any is written down first.
+        """
         with self.bookkeeping:
+            outside = []
             for value in list(self.store.values.values()):
                 if value.cls is not None and (obj := value.ref()) is not None:
                     self.store.sync(obj)
+                if value.root.outside and value.ref() is not None and not value.ref().is_leaf:
+                    outside.append(value.ref())
+            for leaf in leaf_ancestors(outside):
+                self.snapshot.watch_leaf(leaf)
+        return (lambda *args, **kwargs: func(*args, **{**kwargs, "retain_graph": True})) if outside else func
+
+    def keep_graph(self, tensor: torch.Tensor) -> None:
+        """Do not let the program change the graph behind a tensor from outside."""
+        for changed in (tensor, tensor._base):
+            if changed is None or id(changed) in self.twins or (value := self.store.known(changed)) is None:
+                continue
+            if value.root.outside and changes_graph(changed):
+                raise self.refuse(needs_twins(changed, nearest_line()))
 
     def forget(self) -> None:
         """Let go of every object seen: the recorder may live on in the numbers it handed out."""

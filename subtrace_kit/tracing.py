@@ -27,6 +27,7 @@ from .snapshot import Snapshot
 from .surroundings import Surroundings
 from .trace import Capture, Constant, Trace, TrainingFlag
 from .traced_number import TracedNumber
+from .twins import NeedsTwins, with_twins
 from .values import Event, Value
 
 __all__ = ["record", "trace"]
@@ -91,11 +92,13 @@ def record(fn: Any, args: tuple, kwargs: dict, *, places: Any = None, backward: 
     collects = gc.isenabled()
     gc.disable()  # all that a recording makes is kept: the collector would search in vain
     try:
-        recording = _Recording(fn, args, kwargs, fn if places is None else places, backward)
-        trace = recording.run()
-        if recording.snapshot.left:
-            raise left_changed(recording.snapshot.left[0], fn)
-        return trace
+        places = fn if places is None else places
+        try:
+            return _Recording(fn, args, kwargs, places, backward).run()
+        except NeedsTwins as error:
+            again = _Recording(fn, *with_twins(args, kwargs, error), places, backward)
+            again.recorder.twins = set(map(id, again.leaves))
+            return again.run()
     finally:
         if collects:
             gc.enable()
@@ -151,6 +154,8 @@ class _Recording:
         finally:
             self.snapshot.restore()
             recorder.forget()
+            if self.snapshot.left:
+                raise left_changed(self.snapshot.left[0], self.fn)
 
     def take_inputs(self) -> list[Any]:
         """The leaves of the arguments with values in place of tensors."""
