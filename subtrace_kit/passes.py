@@ -318,7 +318,7 @@ def has_effect(bound: BoundSymbol) -> bool:
     if any(isinstance(p, NumberProxy) and p.guarded for p in bound.outputs):
         return True
     name = getattr(bound.symbol.fn, "__name__", "")
-    if bound.symbol.kind is Kind.FUNCTION and name in ops.EFFECTS | AUTOGRAD - {"grad"}:
+    if bound.symbol.kind is Kind.FUNCTION and name in ops.EFFECTS | AUTOGRAD:
         return True
     if bound.symbol.kind is Kind.ATEN:
         info = ops.op_info(bound.symbol.fn)

@@ -42,7 +42,7 @@ from .source import building_line, located, nearest_line
 from .store import Store
 from .symbols import Kind, Symbol
 from .traced_number import traced
-from .twins import changes_graph, leaf_ancestors, needs_twins
+from .twins import base_of, leaf_ancestors, needs_twins
 from .values import Event, Value
 
 __all__ = ["Recorder"]
@@ -96,7 +96,6 @@ class Recorder:
         self.properties: set[Value] = set()  # what was read from properties
         self.paused = False
         self.just_opened = False  # whether a function was opened and nothing has run in it yet
-        self.twins: set[int] = set()  # arguments that stand in for those of the caller
         self.bookkeeping = _Bookkeeping(self)
         self.places: Any = None  # where the program keeps tensors: a Surroundings
         self.modules = modules
@@ -131,7 +130,7 @@ class Recorder:
         call = func
         if name in ops.BACKWARD:
             call = self.through_outside(func)
-        if name in ops.GRAPH_CHANGES and changes_graph(args[0]):
+        if name in ops.GRAPH_CHANGES:
             self.keep_graph(args[0])
         if self.store.pending:
             with self.bookkeeping:
@@ -220,7 +219,10 @@ class Recorder:
     def before_write(self, args: tuple, kwargs: dict, info: OpInfo) -> None:
         """See to what an op is about to write: its data are remembered, wrappers that hold it are completed."""
         written = written_tensors(args, kwargs, info)
-        if self.kinds[-1] != ATEN and (self.applies or torch.is_grad_enabled()):
+        for tensor in written:
+            if self.snapshot.is_lost(tensor):
+                raise self.refuse(refusals.sparse_write(tensor, nearest_line()))
+        if self.snapshot.fragile and self.kinds[-1] != ATEN and (self.applies or torch.is_grad_enabled()):
             tensors = flatten_tree((args, kwargs))[0]
             if any(isinstance(t, torch.Tensor) and t.requires_grad for t in tensors):
                 for tensor in written:
@@ -267,11 +269,9 @@ class Recorder:
 
     def keep_graph(self, tensor: torch.Tensor) -> None:
         """Do not let the program change the graph behind a tensor from outside."""
-        for changed in (tensor, tensor._base):
-            if changed is None or id(changed) in self.twins or (value := self.store.known(changed)) is None:
-                continue
-            if value.root.outside and changes_graph(changed):
-                raise self.refuse(needs_twins(changed, nearest_line()))
+        for fragile in self.snapshot.fragile:
+            if base_of(fragile) is base_of(tensor):
+                raise self.refuse(needs_twins(fragile, nearest_line()))
 
     def forget(self) -> None:
         """Let go of every object seen: the recorder may live on in the numbers it handed out."""

@@ -117,6 +117,16 @@ def returned_nothing(func: Any, args: tuple, kwargs: dict, source: Source | None
     )
 
 
+def sparse_write(tensor: torch.Tensor, source: Source | None) -> TraceError:
+    """The error for a write into a tensor whose data cannot be given back."""
+    return TraceError(
+        f"the program writes into a tensor from outside whose layout is {tensor.layout}",
+        source=source,
+        cause="the memory of sparse tensors is not remembered while a program is recorded",
+        way_out="write into a clone() of it",
+    )
+
+
 def unseen_apply(tensor: torch.Tensor, source: Source | None) -> TraceError:
     """The error for an autograd.Function whose call was not seen."""
     return TraceError(

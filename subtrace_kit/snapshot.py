@@ -9,6 +9,7 @@ import torch
 
 from .intercept import set_version, unwatched
 from .owners import Owners
+from .twins import changes_graph
 from .wrapper_state import State, read_state, write_state
 
 __all__ = ["Snapshot"]
@@ -24,6 +25,8 @@ class Snapshot:
         self._objects: dict[int, tuple[Any, State, tuple[Any, ...]]] = {}
         self._generators: dict[int, tuple[torch.Generator, torch.Tensor]] = {}
         self._grads: dict[int, tuple[torch.Tensor, torch.Tensor | None, bool, bool]] = {}
+        self.fragile: list[torch.Tensor] = []  # whose graph could not be given back
+        self._other_layouts: set[int] = set()  # tensors from outside without strides
         self.left: list[torch.Tensor] = []  # what could not be given back
         self._handles: list[Any] = []
         self.owners = Owners()
@@ -46,6 +49,8 @@ class Snapshot:
         """Remember the gradient and the flag of a tensor that was there before the program."""
         if id(tensor) not in self._grads:
             with unwatched():
+                if changes_graph(tensor):
+                    self.fragile.append(tensor)
                 grad = tensor.grad if tensor.is_leaf else None
                 self._grads[id(tensor)] = (tensor, grad, tensor.requires_grad, tensor.is_leaf)
 
@@ -60,8 +65,14 @@ class Snapshot:
     def watch_memory(self, tensor: torch.Tensor) -> None:
         """A plain tensor that was there before the program: its memory is given back if written."""
         with unwatched():
-            if tensor.layout is torch.strided and not tensor.is_meta:
+            if tensor.layout is not torch.strided:
+                self._other_layouts.add(id(tensor))
+            elif not tensor.is_meta:
                 self._outside.add(tensor.untyped_storage()._cdata)
+
+    def is_lost(self, tensor: torch.Tensor) -> bool:
+        """Whether a write into a tensor could not be taken back: it is sparse and from outside."""
+        return id(tensor) in self._other_layouts
 
     def before_write(self, tensors: list[torch.Tensor]) -> None:
         """Remember the data of the plain tensors that an op is about to write."""

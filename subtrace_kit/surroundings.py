@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dis
 import functools
 import inspect
 import types
@@ -64,6 +65,11 @@ def is_simple(value: Any) -> bool:
     return type(value) in _ATOMS or (type(value) is tuple and all(map(is_simple, value)))
 
 
+def is_closed(value: Any) -> bool:
+    """Whether an object is not looked into: a class, a function, a Python module, a trace."""
+    return isinstance(value, _CLOSED) or type(value).__module__.partition(".")[0] == __package__
+
+
 class Surroundings:
     """What a program finds outside its arguments.
 
@@ -111,7 +117,7 @@ class Surroundings:
             self.visit_tensor(place, value)
         elif isinstance(value, torch.Generator):
             self.generators.append(value)
-        elif id(value) not in self.seen and depth < DEPTH and self.left > 0 and not isinstance(value, _CLOSED):
+        elif id(value) not in self.seen and depth < DEPTH and self.left > 0 and not is_closed(value):
             self.seen.add(id(value))
             self.visit_inside(place, value, names, depth + 1)
         elif isinstance(value, torch.nn.Module):
@@ -219,7 +225,7 @@ def function_roots(function: types.FunctionType) -> Iterator[Root]:
         yield Place(name, lambda index=index: (function.__defaults__ or ())[index]), names, None  # type: ignore[misc]
     for name in function.__kwdefaults__ or ():
         yield Place(name, lambda name=name: (function.__kwdefaults__ or {})[name]), names, None  # type: ignore[misc]
-    for name in sorted(names & space.keys()):
+    for name in sorted(globals_of_code(code) & space.keys()):
         yield Place(name, lambda name=name: space[name]), names, (space, "item", name)  # type: ignore[misc]
 
 
@@ -227,13 +233,27 @@ def frame_roots(frame: Any) -> Iterator[tuple[Place, frozenset[str]]]:
     """Globals that the function of a frame names, and the objects among its variables."""
     code, space = frame.f_code, frame.f_globals
     names = names_of_code(code)
-    for name in sorted(names & space.keys()):
+    for name in sorted(globals_of_code(code) & space.keys()):
         yield Place(name, lambda name=name: space[name]), names  # type: ignore[misc]
     for name, value in list(frame.f_locals.items()):
         if not isinstance(value, torch.Tensor) and not is_simple(value):
             yield Place(name, lambda value=value: value), names  # type: ignore[misc]
 
 
+@functools.lru_cache(1024)
+def globals_of_code(code: types.CodeType) -> frozenset[str]:
+    """The global variables that a function reads or writes, those of functions inside it too."""
+    found = {step.argval for step in dis.get_instructions(code) if step.opname in _GLOBAL_STEPS}
+    for part in code.co_consts:
+        if isinstance(part, types.CodeType):
+            found |= globals_of_code(part)
+    return frozenset(found)
+
+
+_GLOBAL_STEPS = frozenset({"LOAD_GLOBAL", "LOAD_NAME", "STORE_GLOBAL"})
+
+
+@functools.lru_cache(1024)
 def names_of_code(code: types.CodeType) -> frozenset[str]:
     """The names and texts that a function mentions, those in functions inside it too."""
     found = set(code.co_names) | {c for c in code.co_consts if isinstance(c, str)}

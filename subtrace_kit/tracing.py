@@ -96,9 +96,7 @@ def record(fn: Any, args: tuple, kwargs: dict, *, places: Any = None, backward: 
         try:
             return _Recording(fn, args, kwargs, places, backward).run()
         except NeedsTwins as error:
-            again = _Recording(fn, *with_twins(args, kwargs, error), places, backward)
-            again.recorder.twins = set(map(id, again.leaves))
-            return again.run()
+            return _Recording(fn, *with_twins(args, kwargs, error), places, backward, twins=True).run()
     finally:
         if collects:
             gc.enable()
@@ -108,9 +106,17 @@ class _Recording:
     """One run of one program."""
 
     def __init__(
-        self, fn: Callable[..., Any], args: tuple, kwargs: dict, places: Any, backward: bool, perturb: bool = False
+        self,
+        fn: Callable[..., Any],
+        args: tuple,
+        kwargs: dict,
+        places: Any,
+        backward: bool,
+        perturb: bool = False,
+        twins: bool = False,
     ) -> None:
-        self.again = lambda: _Recording(fn, args, kwargs, places, backward, perturb=True)
+        self.again = lambda: _Recording(fn, args, kwargs, places, backward, True, twins)
+        self.twins = twins  # whether arguments are stand-ins for those of the caller
         self.fn, self.args, self.kwargs = fn, args, kwargs
         self.positional = _parameter_names(fn, args)
         self.leaves, self.spec = flatten_tree((args, kwargs))
@@ -161,7 +167,10 @@ class _Recording:
         """The leaves of the arguments with values in place of tensors."""
         take = self.recorder.store.add_input
         leaves = zip(self.leaves, self.paths, strict=True)
-        return [take(leaf, identifier(path)) if isinstance(leaf, torch.Tensor) else leaf for leaf, path in leaves]
+        values = [take(leaf, identifier(path)) if isinstance(leaf, torch.Tensor) else leaf for leaf, path in leaves]
+        if self.twins:
+            self.snapshot.fragile.clear()
+        return values
 
     def run_watched(self) -> None:
         """Run the program with everything watched."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import collections
 from typing import Any
 
 import torch
 
 from .errors import TraceError
-from .guards import sharing
+from .guards import plain_leaves
 from .intercept import flatten_tree, is_wrapper_type, unflatten_tree
 from .source import Source
 
@@ -35,28 +36,45 @@ def changes_graph(tensor: torch.Tensor) -> bool:
     return not tensor.is_leaf or (tensor._is_view() and not tensor.requires_grad)
 
 
+def base_of(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor that a view is of, or the tensor itself."""
+    return tensor if tensor._base is None else tensor._base
+
+
 class _Twin(torch.autograd.Function):
     """The same memory in another tensor, whose gradient goes to the first."""
 
     @staticmethod
-    def forward(ctx: Any, tensor: torch.Tensor) -> torch.Tensor:
-        return _copy(tensor)
+    def forward(ctx: Any, tensor: torch.Tensor, inner: dict[str, Any]) -> torch.Tensor:
+        return _copy(tensor, inner)
 
     @staticmethod
     def backward(ctx: Any, grad: Any) -> Any:
-        return grad
+        return grad, None
 
 
-def _copy(tensor: Any) -> torch.Tensor:
-    """Another tensor object on the same memory, or on the same inner tensors; not a view."""
+def _copy(tensor: Any, inner: dict[str, Any]) -> torch.Tensor:
+    """Another tensor object on the same memory, or on these inner tensors; not a view."""
     if is_wrapper_type(type(tensor)):
-        names, metadata = tensor.__tensor_flatten__()
-        inner = {name: getattr(tensor, name) for name in names}
+        _, metadata = tensor.__tensor_flatten__()
         made = type(tensor).__tensor_unflatten__(inner, metadata, tensor.shape, tensor.stride())
-        vars(made).update(vars(tensor))
+        for name, value in vars(tensor).items():
+            setattr(made, name, inner.get(name, value))
         return made
     made = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
     return made.set_(tensor.untyped_storage(), tensor.storage_offset(), tensor.size(), tensor.stride())
+
+
+def twin(tensor: Any) -> Any:
+    """A stand-in for a tensor whose graph, or that of a tensor inside it, must stay; else the tensor itself."""
+    inner = {}
+    if is_wrapper_type(type(tensor)):
+        inner = {name: twin(getattr(tensor, name)) for name in tensor.__tensor_flatten__()[0]}
+    if not tensor.is_leaf:
+        return _Twin.apply(tensor, inner)
+    if changes_graph(tensor) or any(part is not getattr(tensor, name) for name, part in inner.items()):
+        return _copy(tensor, inner).requires_grad_(tensor.requires_grad)
+    return tensor
 
 
 def with_twins(args: tuple, kwargs: dict, error: NeedsTwins) -> tuple[tuple, dict]:
@@ -68,12 +86,15 @@ def with_twins(args: tuple, kwargs: dict, error: NeedsTwins) -> tuple[tuple, dic
         error: What to raise where that cannot be done.
     """
     leaves, spec = flatten_tree((args, kwargs))
-    needed = {id(t): t for t in leaves if isinstance(t, torch.Tensor) and changes_graph(t)}
     tensors = list({id(t): t for t in leaves if isinstance(t, torch.Tensor)}.values())
-    memory = sharing(tensors)
-    if not needed or len(set(memory)) < len(memory) or any(t.is_conj() or t.is_neg() for t in needed.values()):
+    every = {id(t): t for tensor in tensors for t in plain_leaves(tensor)}.values()
+    families = collections.Counter(id(base_of(t)) for t in every)
+    fragile = [t for t in every if changes_graph(t)]
+    if any(families[id(base_of(t))] > 1 or t.is_conj() or t.is_neg() for t in fragile):
+        raise error  # views of one tensor, whose graphs hang together
+    twins = {id(t): twin(t) for t in tensors}
+    if all(made is t for t, made in zip(tensors, twins.values(), strict=True)):
         raise error
-    twins = {key: _copy(t) if t.is_leaf else _Twin.apply(t) for key, t in needed.items()}
     args, kwargs = unflatten_tree([twins.get(id(leaf), leaf) for leaf in leaves], spec)
     return args, kwargs
 
