@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -189,6 +190,14 @@ def plain_leaves(tensor: Any) -> list[torch.Tensor]:
         for name in tensor.__tensor_flatten__()[0]:
             found += plain_leaves(getattr(tensor, name))
     return found
+
+
+def parts(tensor: Any, attributes: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], torch.Tensor]]:
+    """A tensor and all tensors inside it, at any depth, each with its attribute path."""
+    yield attributes, tensor
+    if is_wrapper_type(type(tensor)):
+        for name in tensor.__tensor_flatten__()[0]:
+            yield from parts(getattr(tensor, name), (*attributes, name))
 
 
 def identity(leaves: list[Any]) -> tuple[int, ...]:

@@ -18,6 +18,9 @@ aten = torch.ops.aten
 TENSOR_PROPERTIES = frozenset({"grad", "data", "T", "mT", "H", "mH", "real", "imag"})
 """Properties of a tensor that are tensors; all others are questions about its kind."""
 
+QUESTIONS = frozenset({"is_leaf", "retains_grad", "_version"})
+"""Properties of a tensor with an answer that a guard does not know."""
+
 PRINTING = frozenset({"__repr__", "__str__", "__format__"})
 
 LEAVES_TORCH = {

@@ -94,6 +94,7 @@ class Recorder:
         self.perturb = perturb
         self.data_dependent = 0  # how many ops so far had a result whose shape depends on data
         self.properties: set[Value] = set()  # what was read from properties
+        self.default_dtype = torch.get_default_dtype()
         self.paused = False
         self.just_opened = False  # whether a function was opened and nothing has run in it yet
         self.bookkeeping = _Bookkeeping(self)
@@ -119,7 +120,7 @@ class Recorder:
                 return self.read_inside(name, func, args, kwargs)
             return func(*args, **kwargs)
         if name == "__get__" and func.__self__.__name__ not in ops.TENSOR_PROPERTIES:
-            return func(*args, **kwargs)
+            return self.answer(func, args, kwargs)
         source, printing = located(_run_program_code)
         if printing or name in ops.PRINTING:
             with self.bookkeeping:
@@ -138,6 +139,17 @@ class Recorder:
         out = self.run(event, FUNCTION, call, args, kwargs)
         if name in ops.HOOKS:
             self.snapshot.watch_handle(out)
+        return out
+
+    def answer(self, func: Any, args: tuple, kwargs: dict) -> Any:
+        """A question about a tensor; where its kind does not tell the answer, each run must give the same."""
+        out = func(*args, **kwargs)
+        if func.__self__.__name__ in ops.QUESTIONS:
+            with self.bookkeeping:
+                event = Event(function_symbol(func), self.store.map_in(args, []), {}, nearest_line())
+                event.context = global_context(self.base_modes)
+                event.out = self.store.numbers.new(out, func.__self__.__name__, guarded=True)
+            self.emit(event)
         return out
 
     def read_inside(self, name: str, func: Any, args: tuple, kwargs: dict) -> Any:
@@ -322,6 +334,8 @@ class Recorder:
         if kind != ATEN:
             event.context = global_context(self.base_modes)
             event.module = self.modules.now
+            if torch.get_default_dtype() is not self.default_dtype:
+                raise self.refuse(refusals.changed_default(nearest_line()))
             event.handled = any(handles_functions(type(obj)) for obj in wrappers)
             event.unrolls = bool(wrappers or event.context.modes)
         elif op_info(op).mutable:

@@ -127,6 +127,16 @@ def sparse_write(tensor: torch.Tensor, source: Source | None) -> TraceError:
     )
 
 
+def changed_default(source: Source | None) -> TraceError:
+    """The error for ops under another default dtype than at the start."""
+    return TraceError(
+        "the program changes the default dtype",
+        source=source,
+        cause="torch.set_default_dtype inside the program: a trace would make tensors of the dtype at its start",
+        way_out="pass dtype= to the functions that make tensors, or set the default before tracing",
+    )
+
+
 def unseen_apply(tensor: torch.Tensor, source: Source | None) -> TraceError:
     """The error for an autograd.Function whose call was not seen."""
     return TraceError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import linecache
 import operator
 import weakref
@@ -51,7 +52,11 @@ class Runner:
 
     def check(self, args: tuple, kwargs: dict) -> None:
         """Make sure that arguments and captured tensors are of the recorded kind."""
-        self.trace.guard.check(args, kwargs)
+        leaves = self.trace.guard.check(args, kwargs)
+        for tie in self.trace.ties:
+            if look(tie.fetch) is not functools.reduce(getattr, tie.attributes, leaves[tie.argument]):
+                path = ".".join((self.trace.guard.arguments[tie.argument].path, *tie.attributes))
+                raise _changed(f"argument {path}: no longer the same tensor as {tie.path}", "one of them was replaced")
         check_captures(self.trace, self.captured())
 
     def fits(self, args: tuple, kwargs: dict) -> bool:

@@ -13,7 +13,7 @@ from .proxies import Proxy, SubclassTensorProxy, TensorProxy
 from .source import Source
 from .symbols import DEFAULT_CONTEXT, BoundSymbol, Context, type_text
 
-__all__ = ["Capture", "Constant", "Construction", "Ledger", "Trace", "TrainingFlag"]
+__all__ = ["Capture", "Constant", "Construction", "Ledger", "Tie", "Trace", "TrainingFlag"]
 
 
 @dataclass(frozen=True)
@@ -50,6 +50,23 @@ class TrainingFlag:
     training: bool = True
     fetch: Callable[[], Any] = field(default=lambda: None, compare=False, repr=False)
     hooks: tuple[Any, ...] = field(default=(), compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class Tie:
+    """An argument that the program also finds outside its arguments: it must be the same object at each run.
+
+    Args:
+        argument: Index of the leaf of the arguments.
+        attributes: The way from there to the tensor, for one inside a wrapper.
+        path: How the user knows the other place.
+        fetch: Returns what is there now.
+    """
+
+    argument: int
+    attributes: tuple[str, ...]
+    path: str
+    fetch: Callable[[], Any] = field(compare=False, repr=False)
 
 
 @dataclass(frozen=True)
@@ -124,6 +141,7 @@ class Trace:
         context: The global state at the start.
         flags: The training flags and hooks of modules that it was recorded with.
         constants: The Python values outside the arguments that it was recorded with.
+        ties: Arguments that the program also finds elsewhere.
         owners: Objects, lists and dicts outside the arguments that it writes into.
         program: The function or module that was recorded.
         failure: For the trace that an error carries: the text of the error at the last operation.
@@ -141,6 +159,7 @@ class Trace:
     flags: tuple[TrainingFlag, ...] = ()
     constants: tuple[Constant, ...] = ()
     owners: tuple[Owner, ...] = ()
+    ties: tuple[Tie, ...] = ()
     program: Callable[..., Any] | None = field(default=None, compare=False, repr=False)
 
     @property

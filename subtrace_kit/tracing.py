@@ -6,7 +6,7 @@ import enum
 import gc
 import inspect
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import BuiltinFunctionType, FunctionType
 from typing import Any
 
@@ -15,7 +15,8 @@ import torch
 from . import __version__, ops
 from .errors import TraceError
 from .freeze import Freezer
-from .guards import Argument, Guard, argument_paths, identity, sharing
+from .global_state import GlobalState, state_changed
+from .guards import Argument, Guard, argument_paths, identity, parts, sharing
 from .intercept import current_listener, flatten_tree, global_context, unflatten_tree, watch
 from .module_paths import ModulePaths
 from .naming import identifier
@@ -25,7 +26,7 @@ from .program_errors import as_trace_error, changed_owner, left_changed, unknown
 from .recorder import Recorder, run_program
 from .snapshot import Snapshot
 from .surroundings import Surroundings
-from .trace import Capture, Constant, Trace, TrainingFlag
+from .trace import Capture, Constant, Tie, Trace, TrainingFlag
 from .traced_number import TracedNumber
 from .twins import NeedsTwins, with_twins
 from .values import Event, Value
@@ -124,15 +125,24 @@ class _Recording:
         self.context = global_context(1 << 30)
         self.kind = (identity(self.leaves), sharing(self.leaves))
         self.snapshot = Snapshot()
+        self.state = GlobalState()
         self.recorder = Recorder(self.snapshot, ModulePaths(fn), backward, perturb)
         self.places = self.recorder.places = Surroundings(places)
         given = [leaf for leaf in self.leaves if isinstance(leaf, torch.Generator)]
         self.recorder.generators = {id(g) for g in (*given, *self.places.generators)}
         self.flags = tuple(training_flag(place, module) for place, module in self.places.modules)
         self.constants = tuple(Constant(place.path, value, place) for place, value in self.places.constants)
+        self.ties = tuple(self.find_ties())
         self.remember()
         self.output: Any = None
         self.owners: list[Owner] = []
+
+    def find_ties(self) -> Iterator[Tie]:
+        """The tensors among the arguments, at any depth, that the program also finds elsewhere."""
+        for index, leaf in enumerate(self.leaves):
+            for attributes, tensor in parts(leaf) if isinstance(leaf, torch.Tensor) else ():
+                for place in self.places.tensors.get(id(tensor), ()):
+                    yield Tie(index, attributes, place.path, place)
 
     def remember(self) -> None:
         """Remember what the program may change besides tensor data: Python objects it was given or finds."""
@@ -158,10 +168,15 @@ class _Recording:
         except Exception as error:
             raise self.explain(error, values) from error
         finally:
-            self.snapshot.restore()
-            recorder.forget()
+            self.restore()
             if self.snapshot.left:
                 raise left_changed(self.snapshot.left[0], self.fn)
+
+    def restore(self) -> None:
+        """Give back all that the program has changed, and let go of its objects."""
+        self.snapshot.restore()
+        self.state.restore()
+        self.recorder.forget()
 
     def take_inputs(self) -> list[Any]:
         """The leaves of the arguments with values in place of tensors."""
@@ -181,6 +196,8 @@ class _Recording:
                 self.output = self.take_output(out)
         if recorder.refusal is not None:
             raise recorder.refusal
+        for told in self.state.changed():
+            raise state_changed(told)
 
     def guard_what_numbers_reach(self) -> None:
         """Guard the numbers from data if the program computes with them where no op shows it.
@@ -196,8 +213,7 @@ class _Recording:
         except Exception:
             same = False
         finally:
-            again.snapshot.restore()
-            again.recorder.forget()
+            again.restore()
         if not same:
             self.recorder.store.numbers.guard_all()
 
@@ -257,6 +273,7 @@ class _Recording:
             flags=self.flags,
             constants=self.constants,
             owners=tuple(self.owners),
+            ties=self.ties,
             program=self.fn,
         )
 

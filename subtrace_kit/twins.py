@@ -65,11 +65,17 @@ def _copy(tensor: Any, inner: dict[str, Any]) -> torch.Tensor:
     return made.set_(tensor.untyped_storage(), tensor.storage_offset(), tensor.size(), tensor.stride())
 
 
-def twin(tensor: Any) -> Any:
+def twin(tensor: Any, made: dict[int, Any]) -> Any:
     """A stand-in for a tensor whose graph, or that of a tensor inside it, must stay; else the tensor itself."""
-    inner = {}
-    if is_wrapper_type(type(tensor)):
-        inner = {name: twin(getattr(tensor, name)) for name in tensor.__tensor_flatten__()[0]}
+    if id(tensor) not in made:
+        inner = {}
+        if is_wrapper_type(type(tensor)):
+            inner = {name: twin(getattr(tensor, name), made) for name in tensor.__tensor_flatten__()[0]}
+        made[id(tensor)] = _made_twin(tensor, inner)
+    return made[id(tensor)]
+
+
+def _made_twin(tensor: Any, inner: dict[str, Any]) -> Any:
     if not tensor.is_leaf:
         return _Twin.apply(tensor, inner)
     if changes_graph(tensor) or any(part is not getattr(tensor, name) for name, part in inner.items()):
@@ -92,8 +98,8 @@ def with_twins(args: tuple, kwargs: dict, error: NeedsTwins) -> tuple[tuple, dic
     fragile = [t for t in every if changes_graph(t)]
     if any(families[id(base_of(t))] > 1 or t.is_conj() or t.is_neg() for t in fragile):
         raise error  # views of one tensor, whose graphs hang together
-    twins = {id(t): twin(t) for t in tensors}
-    if all(made is t for t, made in zip(tensors, twins.values(), strict=True)):
+    twins: dict[int, Any] = {}
+    if all(twin(t, twins) is t for t in tensors):
         raise error
     args, kwargs = unflatten_tree([twins.get(id(leaf), leaf) for leaf in leaves], spec)
     return args, kwargs

@@ -1,0 +1,80 @@
+"""Global state of torch and Python that a program can change: read, compare, give back."""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from .errors import TraceError
+
+__all__ = ["GlobalState"]
+
+
+def _numpy_state() -> Any:
+    """The state of numpy's random numbers, if the program can know numpy."""
+    numpy = sys.modules.get("numpy.random")
+    return None if numpy is None else numpy.get_state(legacy=False)
+
+
+def _give_numpy(state: Any) -> None:
+    if state is not None:
+        sys.modules["numpy.random"].set_state(state)
+
+
+def _autocast() -> tuple[Any, ...]:
+    devices = ("cpu", "cuda")
+    return (*((d, torch.is_autocast_enabled(d), torch.get_autocast_dtype(d)) for d in devices),)
+
+
+def _give_autocast(state: tuple[Any, ...]) -> None:
+    for device, enabled, dtype in state:
+        torch.set_autocast_enabled(device, enabled)
+        torch.set_autocast_dtype(device, dtype)
+
+
+_STATE: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
+    "the program leaves grad mode changed": (torch.is_grad_enabled, torch.set_grad_enabled),
+    "the program leaves the default dtype changed": (torch.get_default_dtype, torch.set_default_dtype),
+    "the program leaves autocast changed": (_autocast, _give_autocast),
+    "the program leaves use_deterministic_algorithms changed": (
+        torch.are_deterministic_algorithms_enabled,
+        torch.use_deterministic_algorithms,
+    ),
+    "the program leaves the number of threads changed": (torch.get_num_threads, torch.set_num_threads),
+    "the program draws from Python's random": (random.getstate, random.setstate),
+    "the program draws from numpy.random": (_numpy_state, _give_numpy),
+}
+"""What is told when it has changed -> how it is read, and how it is given back."""
+
+
+class GlobalState:
+    """The global state at the start of a recording."""
+
+    def __init__(self) -> None:
+        self.before = {told: read() for told, (read, _) in _STATE.items()}
+
+    def changed(self) -> list[str]:
+        """What the program has changed, as it is told."""
+        return [told for told, (read, _) in _STATE.items() if not _same(read(), self.before[told])]
+
+    def restore(self) -> None:
+        """Give back what has changed."""
+        for told in self.changed():
+            _STATE[told][1](self.before[told])
+
+
+def _same(now: Any, before: Any) -> bool:
+    return repr(now) == repr(before) if isinstance(now, dict) else bool(now == before)
+
+
+def state_changed(told: str) -> TraceError:
+    """The error for a program that changes what a trace cannot change again."""
+    return TraceError(
+        told,
+        cause="a switch that is set in the program and not set back, or numbers that are not torch's",
+        way_out="use the switch as a context manager, or set it outside the program; draw random numbers with torch",
+    )
