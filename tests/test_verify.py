@@ -10,7 +10,7 @@ from classes import Base
 import subtrace_kit
 from subtrace_kit import ops
 from subtrace_kit.report import Check, Report
-from subtrace_kit.verify import verify
+from subtrace_kit import verify
 from subtrace_kit.zoo import ComplexTensor, QuantTensor, ScaleTensor, TwoTensor, from_scale, to_scale, to_two
 
 
@@ -385,5 +385,9 @@ def test_what_cannot_be_compared_is_refused():
         verify(trace.replace(program=None), x)
     with pytest.raises(subtrace_kit.TraceError, match="argument x: shape"):
         verify(trace, two(3))
+    failing = trace.replace(program=lambda x: 1 / 0)
+    assert verify(failing, x).row("run").differences == (
+        "the trace gives a result where eager raises ZeroDivisionError: division by zero",
+    )
     with pytest.raises(subtrace_kit.TraceError, match="fails in eager: ZeroDivisionError"):
-        verify(trace.replace(program=lambda x: 1 / 0), x)
+        verify(failing)
