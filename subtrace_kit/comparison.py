@@ -54,7 +54,9 @@ class Comparison:
         if section in ("results", "aliasing", "identity", "random state"):
             return []
         side, there = ("eager", self.wanted) if path in self.wanted[section] else ("the trace", self.found)
-        return [(f"{path}: only in {side}: {_show(next(iter(there[section][path].values())))}", False)]
+        facts = there[section][path]
+        shown = facts["values"] if "values" in facts and "dtype" not in facts else next(iter(facts.values()))
+        return [(f"{path}: only in {side}: {_show(shown)}", False)]
 
     def differences(self, path: str, found: Facts, wanted: Facts, only: str) -> list[tuple[str, bool]]:
         """How the facts of one path differ, and whether each difference is within the tolerance."""

@@ -15,7 +15,7 @@ from .outcome import Items, Outcome, all_facts, gradients, look, tree_facts, wal
 from .outside import Outside
 from .sent_ops import SentOps
 from .trace import Trace
-from .undo import captured_tensors, generators, given_back, random_state
+from .undo import captured_tensors, generators, given_back, random_state, torch_state
 
 __all__ = ["Side"]
 
@@ -48,6 +48,7 @@ class Side:
     def _run(self, ops: SentOps | None) -> Outcome:
         outside = Outside(self.trace.program)
         captured = captured_tensors(self.trace, outside)
+        torch_before = torch_state()
         known = generators(self.trace, self.given, outside)
         with given_back(captured, outside, known):
             args, kwargs = copy_arguments(self.trace, self.given, [t for _, t in walk(captured)])
@@ -58,7 +59,8 @@ class Side:
             except Exception as error:
                 return {"error": {"run": {"error": _told(error)}}}
             seen = look(self._arguments(args, kwargs), captured, out)
-            seen["Python state"] = tree_facts(outside.changes())
+            settings = [(f"torch {k}", v) for k, v in torch_state().items() if v != torch_before[k]]
+            seen["Python state"] = tree_facts([*outside.changes(), *settings])
             seen |= _Gradients(before, out).facts(ops) if self.backward else _no_gradients(before)
             seen["random state"] = {name: {"values": state} for name, state in random_state(known)}
             return seen
@@ -108,18 +110,19 @@ class _Gradients:
             torch.autograd.backward(self.leaves, grads, retain_graph=True)  # Captured tensors can have a user's graph.
 
     def _second(self) -> Items:
-        tensors = [(path, t) for path, t in walk(self.before) if isinstance(t, torch.Tensor) and t.requires_grad]
-        if not self.leaves or not tensors:
+        """Gradients of the gradients; nothing where no graph leads there."""
+        inputs = [t for _, t in walk(self.before) if isinstance(t, torch.Tensor) and t.requires_grad]
+        if not self.leaves or not inputs:
             return []
-        inputs = [t for _, t in tensors]
-        first = torch.autograd.grad(
-            self.leaves, inputs, self._tangents(self.leaves), create_graph=True, allow_unused=True
-        )
+        given = [tangent.requires_grad_() for tangent in self._tangents(self.leaves)]
+        first = torch.autograd.grad(self.leaves, inputs, given, create_graph=True, allow_unused=True)
         live = [t for t in first if t is not None and t.grad_fn is not None]
         if not live:
             return []
-        second = torch.autograd.grad(live, inputs, self._tangents(live), retain_graph=True, allow_unused=True)
-        return [(path, grad) for (path, _), grad in zip(tensors, second, strict=True)]
+        for tensor in inputs:
+            tensor.grad = None
+        torch.autograd.backward(live, self._tangents(live), retain_graph=True)  # Reaches nodes that only raise, too.
+        return gradients(self.before)
 
     def _tangents(self, tensors: list[Any]) -> list[Any]:
         with torch.no_grad():

@@ -18,7 +18,7 @@ from .outside import Outside
 from .snapshot import Snapshot
 from .trace import Trace
 
-__all__ = ["captured_tensors", "generators", "given_back", "random_state"]
+__all__ = ["captured_tensors", "generators", "given_back", "random_state", "torch_state"]
 
 _HOOKS = ("_backward_hooks", "_post_accumulate_grad_hooks")
 
@@ -58,6 +58,17 @@ def random_state(known: list[torch.Generator]) -> Items:
     return [("cpu", torch.get_rng_state()), *devices, *own, *python]
 
 
+def torch_state() -> dict[str, Any]:
+    """What holds for all of torch and can be left changed by a program."""
+    return {name: read() for name, read, _ in _TORCH}
+
+
+_TORCH: tuple[tuple[str, Callable[[], Any], Callable[[Any], Any]], ...] = (
+    ("grad mode", torch.is_grad_enabled, torch.set_grad_enabled),
+    ("default dtype", torch.get_default_dtype, torch.set_default_dtype),
+)
+
+
 @contextlib.contextmanager
 def given_back(captured: Items, outside: Outside, known: list[torch.Generator]) -> Iterator[None]:
     """Undo what a run does.
@@ -72,7 +83,7 @@ def given_back(captured: Items, outside: Outside, known: list[torch.Generator]) 
     """
     tensors = [t for _, t in walk([*captured, *gradients(captured)]) if isinstance(t, torch.Tensor)]
     snapshot = _snapshot(tensors, known)
-    undo = [*_python_random(), *map(_hooks, tensors), *map(_without_strides, tensors)]
+    undo = [*_settings(), *map(_hooks, tensors), *map(_without_strides, tensors)]
     try:
         yield
     finally:
@@ -130,8 +141,8 @@ def _without_strides(tensor: torch.Tensor) -> Callable[[], None]:
     return undo
 
 
-def _python_random() -> Iterator[Callable[[], None]]:
-    for _, read, write in _python_sources():
+def _settings() -> Iterator[Callable[[], Any]]:
+    for _, read, write in (*_TORCH, *_python_sources()):
         yield functools.partial(write, read())
 
 
