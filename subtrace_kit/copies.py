@@ -114,12 +114,14 @@ class Copies:
     def on_memory(self, tensor: torch.Tensor) -> torch.Tensor:
         """A tensor at the same place in a copy of the memory: a view where the original is one."""
         place = tensor.size(), tensor.stride(), tensor.storage_offset()
-        base = tensor._base if tensor.is_leaf and tensor._is_view() else None
-        if base is not None and _fits(tensor, base):
-            with torch.no_grad():
-                return torch.as_strided(self.value(base), *place)
-        made = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
-        return made.set_(self.memory(tensor.untyped_storage()), place[2], *place[:2])
+        view = tensor.is_leaf and tensor._is_view()
+        if view and _fits(tensor, tensor._base):
+            base = self.value(tensor._base)
+        else:
+            base = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
+            base.set_(self.memory(tensor.untyped_storage()), place[2], *place[:2])
+        with torch.no_grad():
+            return torch.as_strided(base, *place) if view else base
 
     def memory(self, storage: Any) -> Any:
         """A copy of a memory, made once."""
@@ -128,8 +130,8 @@ class Copies:
         return self.storages[storage._cdata][1]
 
 
-def _fits(tensor: torch.Tensor, base: torch.Tensor) -> bool:
-    """Whether a tensor is a view of its base that as_strided can make."""
+def _fits(tensor: torch.Tensor, base: Any) -> bool:
+    """Whether as_strided can make a tensor of its base."""
     kinds = [(t.dtype, t.is_conj(), t.is_neg(), t.untyped_storage()._cdata) for t in (tensor, base)]
     return kinds[0] == kinds[1] and not tensor.is_conj() and not tensor.is_neg() and type(tensor) is torch.Tensor
 
