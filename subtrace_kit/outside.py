@@ -61,7 +61,7 @@ class Outside:
         """Put everything back as it was."""
         for keeper in self.keepers:
             now, before = keeper.read(), keeper.before
-            if list(now) != list(before) or not all(map(operator.is_, now.values(), before.values())):
+            if _keys(now) != _keys(before) or not all(map(operator.is_, now.values(), before.values())):
                 keeper.write(before)
 
     def _visit(self, path: str, value: Any, depth: int) -> None:
@@ -157,6 +157,11 @@ def _filled(cell: Any) -> bool:
     except ValueError:
         return False
     return True
+
+
+def _keys(kept: dict[Any, Any]) -> list[Any]:
+    """The keys in order; tensors, whose == is no truth, by identity."""
+    return [id(key) if isinstance(key, torch.Tensor) else key for key in kept]
 
 
 def _is_foreign(module: Any) -> bool:

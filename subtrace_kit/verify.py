@@ -45,7 +45,8 @@ def verify(
         **kwargs: The program's keyword arguments.
 
     Returns:
-        A report: `ok`, one row a check, readable as text and in a notebook.
+        A report: `ok`, one row a check, readable as text and in a notebook. `report.row("values")` gives
+        one; further rows are strides, aliasing, arguments, captured, gradients, ops and more.
 
     Raises:
         TraceError: The trace is that of a failed program or does not know its program, the arguments

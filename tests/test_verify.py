@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from torch.utils.checkpoint import checkpoint
 from verified import Child, Counting, assert_agrees, scale, two, wrong
 
 import subtrace_kit
@@ -172,3 +173,69 @@ def test_what_cannot_be_compared_is_refused():
     )
     with pytest.raises(subtrace_kit.TraceError, match="fails in eager: ZeroDivisionError"):
         verify(failing)
+
+
+def leaf(*shape, grad=None):
+    made = torch.randn(*shape, requires_grad=True)
+    made.grad = grad
+    return made
+
+
+def backward_inside(x):
+    (x * x).sum().backward()
+    return x.grad
+
+
+@torch.no_grad()
+def without_gradients(x):
+    return x * 2
+
+
+VARIED = {
+    "dicts, lists, None, numbers": (
+        lambda a, b, c: (a["x"], b[0] * 2, c, 3),
+        lambda: ({"x": two(2)}, [two(2), 5], None),
+    ),
+    "wrappers in wrappers": (lambda t: (t * 2, t.a, t.t().a.t()), lambda: (TwoTensor(two(2, 3), two(2, 3)),)),
+    "one inner tensor twice": (lambda t, a: (a.mul_(2), t + 1), lambda: ((t := TwoTensor(*[torch.ones(3)] * 2)), t.a)),
+    "wrapper of expanded tensors": (lambda t: (t * 2, t), lambda: (TwoTensor(*[torch.ones(1, 3).expand(2, 3)] * 2),)),
+    "wrapper without dimension": (lambda t: (t * 2, t.a.sum()), lambda: (two(),)),
+    "empty wrapper": (lambda t: (t * 2, t.sum()), lambda: (two(0, 3),)),
+    "integers and booleans": (
+        lambda a, b: (a & b, a.long() + 1),
+        lambda: (torch.tensor([True]), torch.tensor([False])),
+    ),
+    "results that are no tensors": (lambda x: (x.shape[0], x.dim(), x.dtype, x.shape, "s", None), lambda: (two(2, 3),)),
+    "several results": (lambda x: torch.max(x, 0), lambda: (torch.randn(3, 4),)),
+    "views of inputs": (lambda x: (x[0], x[1:], x.unsqueeze(0), x), lambda: (torch.randn(3, 3),)),
+    "writes with index": (lambda x: (x.__setitem__(0, 5.0), x)[1], lambda: (torch.randn(3),)),
+    "writes with out": (lambda x, o: torch.sin(x, out=o), lambda: (torch.randn(3), torch.empty(3))),
+    "another size": (lambda x: x.resize_(5).zero_(), lambda: (torch.randn(2),)),
+    "transposed in place": (lambda x: x.t_(), lambda: (torch.randn(2, 3),)),
+    "other data": (lambda x: setattr(x, "data", torch.ones(3)), lambda: (torch.randn(3),)),
+    "flag set": (lambda x: (x.requires_grad_(), x * 2)[1], lambda: (torch.randn(2),)),
+    "backward inside": (backward_inside, lambda: (leaf(3),)),
+    "backward onto a gradient": (backward_inside, lambda: (leaf(3, grad=torch.ones(3)),)),
+    "gradient set": (lambda x: setattr(x, "grad", torch.ones(2)), lambda: (leaf(2),)),
+    "gradient used": (lambda x: x.grad.mul_(2) + x, lambda: (leaf(2, grad=torch.ones(2)),)),
+    "hook on an argument": (lambda x: (x.register_hook(lambda g: g * 2), x * 3)[1], lambda: (leaf(2),)),
+    "checkpoint": (lambda x: checkpoint(torch.sin, x, use_reentrant=False), lambda: (leaf(3),)),
+    "without gradients": (without_gradients, lambda: (leaf(3),)),
+    "complex gradients": (
+        lambda z: (z * z.conj()).real,
+        lambda: (torch.ones(3, dtype=torch.complex64).requires_grad_(),),
+    ),
+    "no leaf": (lambda x: x.mul_(2), lambda: (leaf(3) * 2,)),
+    "many random draws": (lambda x: (torch.bernoulli(x.sigmoid()), x.normal_()), lambda: (torch.randn(4),)),
+    "lists of operands": (lambda a, b: torch._foreach_add([a, b], 1), lambda: (two(2), two(2))),
+}
+
+
+@pytest.mark.parametrize(("fn", "make"), VARIED.values(), ids=VARIED)
+def test_varied_programs(fn, make):
+    assert_agrees(fn, *make())
+
+
+def test_only_traces_are_taken():
+    with pytest.raises(subtrace_kit.TraceError, match="verify takes a trace, not a function"):
+        verify(lambda x: x, torch.ones(2))

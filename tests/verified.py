@@ -30,7 +30,7 @@ class Child(Base):
 
 
 def two(*shape, grad=False):
-    return TwoTensor(torch.randn(*shape), torch.randn(*shape)).requires_grad_(grad)
+    return TwoTensor(torch.randn(shape), torch.randn(shape)).requires_grad_(grad)
 
 
 def scale(*shape):
