@@ -54,9 +54,9 @@ def _plain(proxy: TensorProxy) -> torch.Tensor:
         values = torch.randn(proxy.shape)
     else:
         values = torch.randint(0, 2, proxy.shape)
-    if 0 not in proxy.stride:
-        return tensor.copy_(values)
-    return tensor.fill_(1)  # an expanded tensor: many places are one
+    made = tensor.copy_(values) if 0 not in proxy.stride else tensor.fill_(1)  # expanded: many places are one
+    made = made.conj() if proxy.lazy[0] else made
+    return made._neg_view() if proxy.lazy[1] else made
 
 
 def _wrapper(proxy: SubclassTensorProxy, made: dict[str, torch.Tensor]) -> torch.Tensor:
