@@ -68,6 +68,8 @@ class GlobalState:
 
 
 def _same(now: Any, before: Any) -> bool:
+    if before is None:  # numpy came in only now
+        return True
     return repr(now) == repr(before) if isinstance(now, dict) else bool(now == before)
 
 
