@@ -12,8 +12,8 @@ from .intercept import handles_functions, is_wrapper_type, lacks_protocol, made_
 from .numbers import Numbers, guard_number
 from .pending import Pending
 from .protocol import flatten, no_protocol, try_unflatten
+from .roots import Place
 from .source import Source, nearest_line
-from .surroundings import Place
 from .symbols import Symbol, constructor_symbol, map_tree
 from .traced_number import TracedNumber
 from .values import Event, Value, describe
