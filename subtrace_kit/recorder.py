@@ -133,7 +133,7 @@ class Recorder:
         call = func
         if name in ops.BACKWARD:
             call = self.through_outside(func)
-        if name in ops.GRAPH_CHANGES:
+        if name in ops.GRAPH_CHANGES and args[0].requires_grad:
             self.keep_graph(args[0])
         if self.store.pending:
             with self.bookkeeping:

@@ -99,7 +99,7 @@ def with_twins(args: tuple, kwargs: dict, error: NeedsTwins) -> tuple[tuple, dic
     if any(families[id(base_of(t))] > 1 or t.is_conj() or t.is_neg() for t in fragile):
         raise error  # views of one tensor, whose graphs hang together
     twins: dict[int, Any] = {}
-    if all(twin(t, twins) is t for t in tensors):
+    if all([twin(t, twins) is t for t in tensors]):  # each is made
         raise error
     args, kwargs = unflatten_tree([twins.get(id(leaf), leaf) for leaf in leaves], spec)
     return args, kwargs
