@@ -27,8 +27,8 @@ def lower(trace: Trace, *, check_backward: bool = True) -> Trace:
 
     Args:
         trace: What `subtrace_kit.trace` recorded.
-        check_backward: Whether to try the backward once on made-up inputs, where an input of the
-            program requires a gradient, so that a missing rule is found now.
+        check_backward: Whether to try the backward once on made-up inputs, where one can reach a
+            class, so that a missing rule is found now.
 
     Returns:
         A trace that is called the same way and gives the same result. It builds a wrapper object
@@ -54,7 +54,9 @@ def lower(trace: Trace, *, check_backward: bool = True) -> Trace:
 
 
 def _wants_gradient(trace: Trace) -> bool:
-    return any(_requires_grad(p) for p in trace.inputs)
+    """Whether a backward can reach a class: an input, or the result of an operation on wrappers, requires one."""
+    results = (p for b in trace.bound_symbols if b.has_wrapper for p in b.outputs)
+    return any(_requires_grad(p) for p in (*trace.inputs, *results))
 
 
 def try_backward(trace: Trace) -> None:

@@ -18,6 +18,9 @@ from .trace import Constant, Trace, TrainingFlag
 
 __all__ = ["Runner", "runner"]
 
+CHANGED_DATA = "the data now give"
+"""How the helper `expect` begins what it says."""
+
 _numbers = count()
 
 
@@ -91,17 +94,26 @@ class Runner:
         bound = None
         step = error.__traceback__
         while step is not None:
-            if step.tb_frame.f_code.co_filename == self.file:
-                index = step.tb_lineno - self.first
+            index = step.tb_lineno - self.first
+            if step.tb_frame.f_code.co_filename == self.file and index >= 0:  # not in a helper above the program
                 bound = next((ln.bound for ln in reversed(self.lines[: index + 1]) if ln.bound is not None), None)
             step = step.tb_next
         name = f" in {bound.symbol.name}" if bound else ""
+        what = f"{type(error).__name__}{name} while the trace ran: {error}"
+        cause = "data of another kind than recorded, or an op that fails on them in eager as well"
+        way_out = "run the program without the kit on the same input; trace again with such input"
+        if str(error).startswith(CHANGED_DATA):
+            what = f"{error} (a value{name.replace(' in', ' from')})"
+            cause = (
+                "a number or a size that came out of a tensor is a constant of this trace: a handler computes with it"
+            )
+            way_out = "trace again on such data; keep it a 0-dim tensor; a trace as written computes most numbers anew"
         told = TraceError(
-            f"{type(error).__name__}{name} while the trace ran: {error}",
+            what,
             source=bound.source if bound else None,
             handler=bound.handler if bound else None,
-            cause="data of another kind than recorded, or an op that fails on them in eager as well",
-            way_out="run the program without the kit on the same input; trace again with such input",
+            cause=cause,
+            way_out=way_out,
         )
         told.trace = self.trace
         return told
