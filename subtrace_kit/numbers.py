@@ -62,7 +62,14 @@ def constants(events: list[Event]) -> list[Any]:
     Tensors and numbers from data count as places, not as values; an object that text cannot tell
     from another counts by its class.
     """
-    return [(event.symbol.name, _constant(event.args), _constant(event.kwargs)) for event in events]
+    return [
+        (event.symbol.name, _constant(event.args), _constant(event.kwargs), _metadata(event.out)) for event in events
+    ]
+
+
+def _metadata(out: Any) -> Any:
+    """The metadata of a wrapper that an event gives; they may hold numbers from data."""
+    return _constant(out.metadata) if isinstance(out, Value) and out.cls is not None else None
 
 
 def _constant(value: Any) -> Any:
