@@ -434,6 +434,14 @@ def is_custom_node(value: Any) -> bool:
     return kind not in (list, tuple, dict, torch.Size) and kind in pytree.SUPPORTED_NODES
 
 
+def tree_children(spec: Any) -> list[Any]:
+    """The structures of the parts of a pytree structure."""
+    return spec.children() if callable(getattr(spec, "children", None)) else spec.children_specs
+
+
+any_autocast = torch._C._is_any_autocast_enabled
+"""Whether autocast is on for some device."""
+
 flatten_tree = pytree.tree_flatten
 flatten_with_path = pytree.tree_flatten_with_path
 unflatten_tree = pytree.tree_unflatten

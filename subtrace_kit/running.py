@@ -13,7 +13,9 @@ from typing import Any
 from .codegen import generate
 from .errors import TraceError
 from .guards import difference, same_metadata
+from .intercept import no_torch_function
 from .owners import MISSING, module_hooks
+from .quick_guard import quick_guard
 from .trace import Constant, Trace, TrainingFlag
 
 __all__ = ["Runner", "runner"]
@@ -47,28 +49,42 @@ class Runner:
         space: dict[str, Any] = dict(program.literals.objects)
         exec(compile(source, self.file, "exec"), space)
         self.function: Callable[..., Any] = space[trace.name]
+        self.quick = quick_guard(trace)
 
     def __call__(self, args: tuple, kwargs: dict) -> Any:
         """Check the arguments and run."""
-        self.check(args, kwargs)
-        return self.run(args, kwargs)
+        return self.run(args, kwargs, self.check(args, kwargs))
 
-    def check(self, args: tuple, kwargs: dict) -> None:
-        """Make sure that arguments and captured tensors are of the recorded kind."""
-        leaves = self.trace.guard.check(args, kwargs)
-        for tie in self.trace.ties:
-            if look(tie.fetch) is not functools.reduce(getattr, tie.attributes, leaves[tie.argument]):
-                path = ".".join((self.trace.guard.arguments[tie.argument].path, *tie.attributes))
-                raise _changed(f"argument {path}: no longer the same tensor as {tie.path}", "one of them was replaced")
-        check_captures(self.trace, self.captured())
+    def check(self, args: tuple, kwargs: dict) -> dict[str, Any]:
+        """Make sure that arguments and captured tensors are of the recorded kind.
 
-    def fits(self, args: tuple, kwargs: dict) -> bool:
-        """Whether arguments and captured tensors are of the recorded kind."""
+        Returns:
+            The captured values by name.
+        """
+        if self.quick is not None and (captured := self.quick(args, kwargs)) is not None:
+            return captured
+        return self.check_slowly(args, kwargs)
+
+    def check_slowly(self, args: tuple, kwargs: dict) -> dict[str, Any]:
+        """The same, one thing after the other, so that the difference can be told."""
+        with no_torch_function():
+            leaves = self.trace.guard.check(args, kwargs)
+            for tie in self.trace.ties:
+                if look(tie.fetch) is not functools.reduce(getattr, tie.attributes, leaves[tie.argument]):
+                    path = ".".join((self.trace.guard.arguments[tie.argument].path, *tie.attributes))
+                    raise _changed(
+                        f"argument {path}: no longer the same tensor as {tie.path}", "one of them was replaced"
+                    )
+            captured = self.captured()
+            check_captures(self.trace, captured)
+            return captured
+
+    def fitting(self, args: tuple, kwargs: dict) -> dict[str, Any] | None:
+        """The captured values by name if all is of the recorded kind, else None."""
         try:
-            self.check(args, kwargs)
+            return self.check(args, kwargs)
         except TraceError:
-            return False
-        return True
+            return None
 
     def captured(self) -> dict[str, Any]:
         """The captured tensors as they are now."""
@@ -80,10 +96,10 @@ class Runner:
                 raise _changed(f"captured {path} is no longer there", "it was deleted or moved") from error
         return found
 
-    def run(self, args: tuple, kwargs: dict) -> Any:
-        """Run on arguments that were checked."""
+    def run(self, args: tuple, kwargs: dict, captured: dict[str, Any]) -> Any:
+        """Run on arguments and captured values that were checked."""
         try:
-            return self.function(*args, **kwargs, **self.captured())
+            return self.function(*args, **kwargs, **captured)
         except TraceError:
             raise
         except Exception as error:
