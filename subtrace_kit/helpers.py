@@ -8,8 +8,9 @@ HELPERS = {
     "expect": '''
 def expect(found, recorded):
     """A value that the recorded program depended on must be what it was."""
-    if found != recorded and not (found != found and recorded != recorded):
-        raise RuntimeError(f"the data now give {found!r}; the trace was recorded with {recorded!r}")''',
+    same = type(found) is type(recorded) and (found == recorded or (found != found and recorded != recorded))
+    if not same:
+        raise RuntimeError(f"the data now give {found!r:.80}; the trace was recorded with {recorded!r:.80}")''',
     "restride": '''
 def restride(wrapper, size, stride, offset):
     """Give the outer tensor of a wrapper another geometry, without asking its class."""

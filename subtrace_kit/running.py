@@ -124,6 +124,10 @@ class Runner:
                 "a number or a size that came out of a tensor is a constant of this trace: a handler computes with it"
             )
             way_out = "trace again on such data; keep it a 0-dim tensor; a trace as written computes most numbers anew"
+        if bound is not None and bound.symbol.name.endswith(".grad.__get__"):
+            what = f"the gradient of {bound.args[0].name} is there now; the program found None when it was recorded"
+            cause = "gradients that an earlier backward left: zero_grad() in the program saw none to reset"
+            way_out = "trace again now that they are there, or set them to None before each run"
         told = TraceError(
             what,
             source=bound.source if bound else None,

@@ -154,4 +154,5 @@ class Surroundings:
             tensor: The tensor.
             name: What to call it if no place is known.
         """
-        return self.tensors.get(id(tensor)) or [Place(name, lambda: tensor)]
+        places = sorted(self.tensors.get(id(tensor), ()), key=lambda place: len(place.steps))
+        return places or [Place(name, lambda: tensor)]
