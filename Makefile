@@ -55,7 +55,7 @@ types: $(INSTALLED)
 	$(BIN)/mypy
 
 pytest: $(INSTALLED)
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest -n 2 $(ARGS)
 
 # One thread a kernel: two notebooks run at a time. loadfile keeps the cells of a notebook in one worker.
 nbval: $(INSTALLED)

@@ -7,7 +7,16 @@ from typing import Any
 import torch
 
 from .errors import TraceError
-from .intercept import flatten_tree, is_wrapper_type, no_torch_function, unflatten_tree
+from .intercept import (
+    base_of,
+    flatten_tree,
+    is_view,
+    is_wrapper_type,
+    memory_of,
+    no_torch_function,
+    storage_id,
+    unflatten_tree,
+)
 from .trace import Trace
 from .wrapper_state import State, read_state, write_state
 
@@ -54,7 +63,7 @@ class Copies:
         for tensor in keep or ():
             if not is_wrapper_type(type(tensor)) and tensor.layout is torch.strided:
                 storage = tensor.untyped_storage()
-                self.storages[storage._cdata] = storage, storage
+                self.storages[storage_id(storage)] = storage, storage
 
     def value(self, value: Any) -> Any:
         """A copy of a value: of tensors, and of lists, tuples, sets and dicts that hold them."""
@@ -114,9 +123,9 @@ class Copies:
     def on_memory(self, tensor: torch.Tensor) -> torch.Tensor:
         """A tensor at the same place in a copy of the memory: a view where the original is one."""
         place = tensor.size(), tensor.stride(), tensor.storage_offset()
-        view = tensor.is_leaf and tensor._is_view()
-        if view and _fits(tensor, tensor._base):
-            base = self.value(tensor._base)
+        view = tensor.is_leaf and is_view(tensor)
+        if view and _fits(tensor, base_of(tensor)):
+            base = self.value(base_of(tensor))
         else:
             base = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
             base.set_(self.memory(tensor.untyped_storage()), place[2], *place[:2])
@@ -125,14 +134,14 @@ class Copies:
 
     def memory(self, storage: Any) -> Any:
         """A copy of a memory, made once."""
-        if storage._cdata not in self.storages:
-            self.storages[storage._cdata] = storage, storage.clone()
-        return self.storages[storage._cdata][1]
+        if storage_id(storage) not in self.storages:
+            self.storages[storage_id(storage)] = storage, storage.clone()
+        return self.storages[storage_id(storage)][1]
 
 
 def _fits(tensor: torch.Tensor, base: Any) -> bool:
     """Whether as_strided can make a tensor of its base."""
-    kinds = [(t.dtype, t.is_conj(), t.is_neg(), t.untyped_storage()._cdata) for t in (tensor, base)]
+    kinds = [(t.dtype, t.is_conj(), t.is_neg(), memory_of(t)) for t in (tensor, base)]
     return kinds[0] == kinds[1] and not tensor.is_conj() and not tensor.is_neg() and type(tensor) is torch.Tensor
 
 

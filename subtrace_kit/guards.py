@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from .errors import TraceError
-from .intercept import flatten_tree, flatten_with_path, global_context, is_wrapper_type
+from .intercept import flatten_tree, flatten_with_path, global_context, is_wrapper_type, memory_of
 from .proxies import SubclassTensorProxy, TensorProxy
 from .symbols import DEFAULT_CONTEXT, Context, type_text
 
@@ -212,7 +212,7 @@ def sharing(leaves: list[Any]) -> tuple[int, ...]:
     places: dict[int, int] = {}
     tensors = [t for leaf in leaves if isinstance(leaf, torch.Tensor) for t in plain_leaves(leaf)]
     strided = [t for t in tensors if not is_wrapper_type(type(t)) and t.layout is torch.strided]
-    return tuple(places.setdefault(t.untyped_storage()._cdata, len(places)) for t in strided)
+    return tuple(places.setdefault(memory_of(t), len(places)) for t in strided)
 
 
 def argument_paths(args: tuple, kwargs: dict, names: tuple[str, ...]) -> list[str]:

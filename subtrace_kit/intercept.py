@@ -422,6 +422,26 @@ def in_functorch() -> bool:
     return torch._C._are_functorch_transforms_active()
 
 
+def memory_of(tensor: torch.Tensor) -> int:
+    """A number for the memory that a tensor lies in: the same for all tensors in it."""
+    return tensor.untyped_storage()._cdata
+
+
+def storage_id(storage: torch.UntypedStorage) -> int:
+    """The same number for a storage itself; another Python object may stand for the same storage."""
+    return storage._cdata
+
+
+def is_view(tensor: torch.Tensor) -> bool:
+    """Whether autograd knows a tensor as a view of another."""
+    return tensor._is_view()
+
+
+def base_of(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor that a view is of, or the tensor itself."""
+    return tensor if tensor._base is None else tensor._base
+
+
 def set_version(tensor: torch.Tensor, version: int | None) -> None:
     """Give a tensor back its version counter, after its data were given back. Inference tensors have none."""
     if version is not None:

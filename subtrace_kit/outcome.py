@@ -9,7 +9,7 @@ import torch
 
 from .copies import Copies, is_ragged
 from .guards import tensor_fields
-from .intercept import flatten_with_path, is_wrapper_type, no_torch_function
+from .intercept import flatten_with_path, is_wrapper_type, memory_of, no_torch_function
 from .wrapper_state import read_state
 
 __all__ = ["FACTS", "Facts", "Items", "Outcome", "all_facts", "gradients", "look", "tree_facts", "walk"]
@@ -116,7 +116,7 @@ def _plain_facts(tensor: torch.Tensor) -> Facts:
 def _memory(tensor: torch.Tensor) -> int:
     """Which memory a plain tensor lies in; 0 where there is none."""
     strided = tensor.layout is torch.strided and not is_wrapper_type(type(tensor))
-    return (tensor.untyped_storage().data_ptr() or tensor.untyped_storage()._cdata) if strided else 0
+    return (tensor.untyped_storage().data_ptr() or memory_of(tensor)) if strided else 0
 
 
 def _partition(items: Items, key: Callable[[Any], int], what: str) -> dict[str, Facts]:

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from .intercept import any_autocast, global_context, no_torch_function, tree_children
+from .intercept import any_autocast, global_context, memory_of, no_torch_function, tree_children
 from .owners import module_hooks
 from .proxies import SubclassTensorProxy, TensorProxy
 from .roots import Place
@@ -196,7 +196,8 @@ class _Writer:
         if len(self.tensors) > 1:
             self.pattern([f"id({name})" for name in self.tensors], same)
         if len(self.plain) == len(shared) > 1:
-            self.pattern([f"{name}.untyped_storage()._cdata" for name in self.plain], shared)
+            memory = self.named(memory_of)
+            self.pattern([f"{memory}({name})" for name in self.plain], shared)
         elif len(self.plain) > 1:
             raise _Beyond  # layouts without memory of their own
 

@@ -26,6 +26,7 @@ from .intercept import (
     RANDOM_STATE,
     Modes,
     OpOverload,
+    base_of,
     dispatch_depth,
     flatten_tree,
     global_context,
@@ -43,7 +44,7 @@ from .source import building_line, located, nearest_line
 from .store import Store
 from .symbols import Kind, Symbol
 from .traced_number import traced
-from .twins import base_of, leaf_ancestors, needs_twins
+from .twins import leaf_ancestors, needs_twins
 from .values import Event, Value
 
 __all__ = ["Recorder"]

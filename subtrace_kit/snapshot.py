@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from .intercept import set_version, unwatched
+from .intercept import memory_of, set_version, storage_id, unwatched
 from .owners import Owners
 from .twins import changes_graph
 from .wrapper_state import State, read_state, write_state
@@ -68,7 +68,7 @@ class Snapshot:
             if tensor.layout is not torch.strided:
                 self._other_layouts.add(id(tensor))
             elif not tensor.is_meta:
-                self._outside.add(tensor.untyped_storage()._cdata)
+                self._outside.add(memory_of(tensor))
 
     def is_lost(self, tensor: torch.Tensor) -> bool:
         """Whether a write into a tensor could not be taken back: it is sparse and from outside."""
@@ -85,11 +85,11 @@ class Snapshot:
             if tensor.layout is not torch.strided or tensor.is_meta:
                 return
             storage = tensor.untyped_storage()
-            if storage._cdata not in self._outside:
+            if storage_id(storage) not in self._outside:
                 return
             self._geometry.setdefault(id(tensor), (tensor, storage, _geometry(tensor)))
-            if storage._cdata not in self._data:
-                self._data[storage._cdata] = (storage, storage.clone())
+            if storage_id(storage) not in self._data:
+                self._data[storage_id(storage)] = (storage, storage.clone())
 
     def restore(self) -> None:
         """Give everything back; the way it was is all that stays."""
@@ -102,7 +102,7 @@ class Snapshot:
                     storage.resize_(data.nbytes())
                 storage.copy_(data)
             for tensor, storage, (size, stride, offset, version) in self._geometry.values():
-                moved = tensor.untyped_storage()._cdata != storage._cdata
+                moved = memory_of(tensor) != storage_id(storage)
                 if moved or _geometry(tensor)[:3] != (size, stride, offset):
                     tensor.set_(storage, offset, size, stride)
                 set_version(tensor, version)

@@ -10,7 +10,7 @@ import torch
 
 from .errors import TraceError
 from .guards import plain_leaves
-from .intercept import flatten_tree, is_wrapper_type, unflatten_tree
+from .intercept import base_of, flatten_tree, is_view, is_wrapper_type, unflatten_tree
 from .source import Source
 
 __all__ = ["NeedsTwins", "changes_graph", "leaf_ancestors", "with_twins"]
@@ -34,12 +34,7 @@ def changes_graph(tensor: torch.Tensor) -> bool:
     """Whether a write that autograd follows changes what torch cannot give back."""
     if tensor.is_inference():
         return False
-    return not tensor.is_leaf or (tensor._is_view() and not tensor.requires_grad)
-
-
-def base_of(tensor: torch.Tensor) -> torch.Tensor:
-    """The tensor that a view is of, or the tensor itself."""
-    return tensor if tensor._base is None else tensor._base
+    return not tensor.is_leaf or (is_view(tensor) and not tensor.requires_grad)
 
 
 class _Twin(torch.autograd.Function):
