@@ -10,7 +10,7 @@ import torch
 
 from .errors import TraceError
 from .guards import Argument, Guard
-from .intercept import current_listener, flatten_tree, is_wrapper_type
+from .intercept import build_wrapper, current_listener, flat_parts, flatten_tree, is_wrapper_type
 from .made_inputs import make_arguments
 from .proxies import Proxy, TensorProxy
 from .symbols import BoundSymbol, Context, proxies_in
@@ -120,9 +120,9 @@ def _tangent(tensor: torch.Tensor) -> torch.Tensor:
 def _ones(tensor: Any) -> torch.Tensor:
     if not is_wrapper_type(type(tensor)):
         return torch.ones_like(tensor)
-    names, metadata = tensor.__tensor_flatten__()
+    names, metadata = flat_parts(tensor)
     inner = {name: _ones(getattr(tensor, name)) for name in names}
-    return type(tensor).__tensor_unflatten__(inner, metadata, tensor.shape, tensor.stride())
+    return build_wrapper(type(tensor), inner, metadata, tensor.shape, tensor.stride())
 
 
 def _cut(trace: Trace, joint: Trace, grad: BoundSymbol) -> Trace:

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from .guards import same_metadata, same_sizes, tensor_fields
-from .intercept import is_wrapper_type, no_torch_function
+from .intercept import flat_parts, is_wrapper_type, no_torch_function
 from .outcome import FACTS, Facts, Outcome
 from .report import CLOSE, DIFFERS, SAME, Check
 
@@ -141,7 +141,7 @@ def _alike_tensors(found: Any, wanted: Any, depth: int) -> bool:
 
 def _inside(tensor: Any) -> tuple[dict[str, Any], Any]:
     """The inner tensors of a wrapper by name, and its metadata."""
-    names, metadata = tensor.__tensor_flatten__()
+    names, metadata = flat_parts(tensor)
     return {name: getattr(tensor, name) for name in names}, metadata
 
 

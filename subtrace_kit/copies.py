@@ -9,6 +9,8 @@ import torch
 from .errors import TraceError
 from .intercept import (
     base_of,
+    build_wrapper,
+    flat_parts,
     flatten_tree,
     is_view,
     is_wrapper_type,
@@ -94,10 +96,10 @@ class Copies:
 
     def wrapper(self, tensor: Any) -> Any:
         """A wrapper built anew, as its class does, of copies."""
-        names, metadata = tensor.__tensor_flatten__()
+        names, metadata = flat_parts(tensor)
         inner = {name: self.value(getattr(tensor, name)) for name in names}
         try:
-            made = type(tensor).__tensor_unflatten__(inner, self.value(metadata), tensor.size(), tensor.stride())
+            made = build_wrapper(type(tensor), inner, self.value(metadata), tensor.size(), tensor.stride())
         except Exception as error:
             raise TraceError(
                 f"a {type(tensor).__name__} cannot be copied: {type(error).__name__}: {error}",

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from .errors import TraceError
-from .intercept import flatten_tree, flatten_with_path, global_context, is_wrapper_type, memory_of
+from .intercept import flat_parts, flatten_tree, flatten_with_path, global_context, is_wrapper_type, memory_of
 from .proxies import SubclassTensorProxy, TensorProxy
 from .symbols import DEFAULT_CONTEXT, Context, type_text
 
@@ -133,7 +133,7 @@ def difference(proxy: TensorProxy, tensor: Any, where: str = "") -> str:
 
 
 def _inner_difference(proxy: SubclassTensorProxy, tensor: Any, where: str) -> str:
-    names, metadata = tensor.__tensor_flatten__()
+    names, metadata = flat_parts(tensor)
     wanted = [name for name, _ in proxy.inner]
     prefix = f"{where}: " if where else ""
     if list(names) != wanted:
@@ -187,7 +187,7 @@ def plain_leaves(tensor: Any) -> list[torch.Tensor]:
     """A tensor and all tensors inside it, at any depth."""
     found = [tensor]
     if is_wrapper_type(type(tensor)):
-        for name in tensor.__tensor_flatten__()[0]:
+        for name in flat_parts(tensor)[0]:
             found += plain_leaves(getattr(tensor, name))
     return found
 
@@ -196,7 +196,7 @@ def parts(tensor: Any, attributes: tuple[str, ...] = ()) -> Iterator[tuple[tuple
     """A tensor and all tensors inside it, at any depth, each with its attribute path."""
     yield attributes, tensor
     if is_wrapper_type(type(tensor)):
-        for name in tensor.__tensor_flatten__()[0]:
+        for name in flat_parts(tensor)[0]:
             yield from parts(getattr(tensor, name), (*attributes, name))
 
 

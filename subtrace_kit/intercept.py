@@ -19,7 +19,7 @@ import functools
 import threading
 import types
 from collections.abc import Callable, Iterator
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch._ops import OpOverload
@@ -420,6 +420,51 @@ def current_node_number() -> int | None:
 def in_functorch() -> bool:
     """Whether a functorch transform (vmap, grad, ...) is on."""
     return torch._C._are_functorch_transforms_active()
+
+
+try:
+    from torch._opaque_base import OpaqueBase
+except ImportError:  # up to torch 2.12
+
+    class OpaqueBase:  # type: ignore[no-redef]
+        """Stands for a class that this torch does not have: nothing is one."""
+
+
+class WithOpaque(NamedTuple):
+    """Metadata of a wrapper that lists objects among its inner tensors, as DTensor does its mesh.
+
+    Args:
+        metadata: The class's own metadata.
+        opaque: The objects that are no tensors, by attribute name.
+    """
+
+    metadata: Any
+    opaque: tuple[tuple[str, Any], ...]
+
+
+def flat_parts(wrapper: Any) -> tuple[list[str], Any]:
+    """The attribute names of the inner tensors of a wrapper, and its metadata with all else that it lists.
+
+    Raises:
+        Exception: Whatever its `__tensor_flatten__` raises.
+    """
+    names, metadata = wrapper.__tensor_flatten__()
+    others = [(n, v) for n in names if not isinstance(v := getattr(wrapper, n), torch.Tensor)]
+    opaque = tuple((n, v) for n, v in others if isinstance(v, OpaqueBase))
+    if not opaque:
+        return names, metadata
+    return [n for n in names if n not in dict(opaque)], WithOpaque(metadata, opaque)
+
+
+def build_wrapper(cls: Any, inner: dict[str, Any], metadata: Any, size: Any, stride: Any) -> Any:
+    """A wrapper of a class, from what `flat_parts` gives.
+
+    Raises:
+        Exception: Whatever its `__tensor_unflatten__` raises.
+    """
+    if isinstance(metadata, WithOpaque):
+        inner, metadata = {**inner, **dict(metadata.opaque)}, metadata.metadata
+    return cls.__tensor_unflatten__(inner, metadata, size, stride)
 
 
 def memory_of(tensor: torch.Tensor) -> int:

@@ -8,7 +8,7 @@ import torch
 
 from .errors import TraceError
 from .guards import Guard
-from .intercept import unflatten_tree
+from .intercept import build_wrapper, unflatten_tree
 from .proxies import SubclassTensorProxy, TensorProxy
 
 __all__ = ["like", "make_arguments"]
@@ -62,7 +62,7 @@ def _plain(proxy: TensorProxy) -> torch.Tensor:
 def _wrapper(proxy: SubclassTensorProxy, made: dict[str, torch.Tensor]) -> torch.Tensor:
     inner = {name: like(part, made) for name, part in proxy.inner}
     try:
-        return proxy.cls.__tensor_unflatten__(inner, proxy.metadata, torch.Size(proxy.shape), proxy.stride)  # type: ignore[attr-defined]
+        return build_wrapper(proxy.cls, inner, proxy.metadata, torch.Size(proxy.shape), proxy.stride)
     except Exception as error:
         raise TraceError(
             f"a {proxy.cls.__name__} cannot be made up: {type(error).__name__}: {error}",

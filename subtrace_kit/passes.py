@@ -327,6 +327,8 @@ def has_effect(bound: BoundSymbol) -> bool:
         info = ops.op_info(bound.symbol.fn)
         if info.mutable or info.random or not info.returns:
             return True
+        if not bound.results and bound.outputs and bound.symbol.fn is not ops.LIFT:
+            return True  # it hands its argument on: it has done something to it, as a wait for a collective does
     return any(has_effect(inner) for inner in bound.subsymbols)
 
 

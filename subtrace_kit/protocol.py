@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from .errors import TraceError
-from .intercept import is_wrapper_type
+from .intercept import build_wrapper, flat_parts, is_wrapper_type
 from .source import Source
 
 __all__ = ["flatten", "rule_source", "try_unflatten"]
@@ -41,7 +41,7 @@ def flatten(obj: Any, source: Source | None = None) -> tuple[list[str], list[tor
     if not is_wrapper_type(cls):
         raise no_protocol(cls, source)
     try:
-        names, metadata = obj.__tensor_flatten__()
+        names, metadata = flat_parts(obj)
         inner = [getattr(obj, name) for name in names]
     except Exception as error:
         raise _broken(
@@ -82,9 +82,7 @@ def try_unflatten(obj: torch.Tensor, names: list[str], inner: list[torch.Tensor]
     """
     cls = type(obj)
     try:
-        again = cls.__tensor_unflatten__(  # type: ignore[attr-defined]
-            dict(zip(names, inner, strict=True)), metadata, obj.shape, obj.stride()
-        )
+        again = build_wrapper(cls, dict(zip(names, inner, strict=True)), metadata, obj.shape, obj.stride())
     except Exception as error:
         raise _broken(
             cls,

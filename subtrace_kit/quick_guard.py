@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from .intercept import any_autocast, global_context, memory_of, no_torch_function, tree_children
+from .intercept import WithOpaque, any_autocast, global_context, memory_of, no_torch_function, tree_children
 from .owners import module_hooks
 from .proxies import SubclassTensorProxy, TensorProxy
 from .roots import Place
@@ -182,6 +182,8 @@ class _Writer:
         self.require(" and ".join(conditions))
 
     def inner(self, name: str, proxy: SubclassTensorProxy) -> None:
+        if isinstance(proxy.metadata, WithOpaque):
+            raise _Beyond
         flat = self.variable(f"{name}.__tensor_flatten__()")
         names = [attribute for attribute, _ in proxy.inner]
         self.require(f"{flat}[0] == {self.named(names)} or {flat}[0] == {self.named(tuple(names))}")

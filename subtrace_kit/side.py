@@ -10,7 +10,7 @@ import torch
 
 from .copies import Given, copy_arguments
 from .guards import argument_paths
-from .intercept import flatten_tree, is_wrapper_type
+from .intercept import build_wrapper, flat_parts, flatten_tree, is_wrapper_type
 from .outcome import Items, Outcome, all_facts, gradients, look, tree_facts, walk
 from .outside import Outside
 from .sent_ops import SentOps
@@ -140,9 +140,9 @@ def _error(call: Callable[[], None]) -> str:
 def _tangent(tensor: Any, numbers: torch.Generator) -> Any:
     """A random gradient of a tensor's own class; inner tensors that are no floats keep their values."""
     if is_wrapper_type(type(tensor)):
-        names, metadata = tensor.__tensor_flatten__()
+        names, metadata = flat_parts(tensor)
         inner = {name: _tangent(getattr(tensor, name), numbers) for name in names}
-        return type(tensor).__tensor_unflatten__(inner, metadata, tensor.size(), tensor.stride())
+        return build_wrapper(type(tensor), inner, metadata, tensor.size(), tensor.stride())
     if not (tensor.is_floating_point() or tensor.is_complex()):
         return tensor  # The very tensor: ragged sizes belong to their offsets.
     kind = torch.complex64 if tensor.is_complex() else torch.float32

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from . import ops
+from .intercept import WithOpaque
 from .literals import Literals
 from .owners import MISSING
 from .proxies import Proxy, SubclassTensorProxy, TensorProxy
@@ -110,8 +111,13 @@ def _constructor(bound: BoundSymbol, literals: Literals) -> str:
     """Build a wrapper from its inner tensors, with the recorded outer size and stride."""
     proxy: SubclassTensorProxy = bound.output
     cls = literals.importable(proxy.cls) or literals.named(proxy.cls, proxy.cls.__name__)
-    inner = ", ".join(f"{name!r}: {part.name}" for name, part in proxy.inner)
-    rest = ", ".join(literals.text(v) for v in (proxy.metadata, torch.Size(proxy.shape), tuple(proxy.stride)))
+    parts = [f"{name!r}: {part.name}" for name, part in proxy.inner]
+    metadata = proxy.metadata
+    if isinstance(metadata, WithOpaque):
+        parts += [f"{name!r}: {literals.text(value)}" for name, value in metadata.opaque]
+        metadata = metadata.metadata
+    inner = ", ".join(parts)
+    rest = ", ".join(literals.text(v) for v in (metadata, torch.Size(proxy.shape), tuple(proxy.stride)))
     flag = bound.kwargs.get("requires_grad", False)
     natural = any(part.requires_grad for _, part in proxy.inner)
     tail = f".requires_grad_({flag})" if flag or natural else ""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from . import ops, refusals
-from .intercept import handles_functions, is_wrapper_type, lacks_protocol, made_by_function
+from .intercept import flat_parts, handles_functions, is_wrapper_type, lacks_protocol, made_by_function
 from .numbers import Numbers, guard_number
 from .pending import Pending
 from .protocol import flatten, no_protocol, try_unflatten
@@ -195,7 +195,7 @@ class Store:
             if written is None and waiting.scope is not self.recorder.scopes[-1]:
                 continue
             try:
-                names, _ = waiting.obj.__tensor_flatten__()
+                names, _ = flat_parts(waiting.obj)
                 held = [id(getattr(waiting.obj, name)) for name in names]
             except Exception:  # its constructor has not come to its end
                 continue

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from .intercept import is_wrapper_type
+from .intercept import flat_parts, is_wrapper_type
 from .roots import Place, Root, frame_roots, function_roots, is_closed, is_simple, methods_of, names_in, roots
 from .source import is_internal
 
@@ -86,7 +86,7 @@ class Surroundings:
         if is_wrapper_type(type(tensor)):
             self.wrappers.append(tensor)
             try:
-                inner = {name: getattr(tensor, name) for name in tensor.__tensor_flatten__()[0]}
+                inner = {name: getattr(tensor, name) for name in flat_parts(tensor)[0]}
             except Exception:  # told where the program uses it
                 return
             for name, part in inner.items():

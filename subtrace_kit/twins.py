@@ -10,7 +10,7 @@ import torch
 
 from .errors import TraceError
 from .guards import plain_leaves
-from .intercept import base_of, flatten_tree, is_view, is_wrapper_type, unflatten_tree
+from .intercept import base_of, build_wrapper, flat_parts, flatten_tree, is_view, is_wrapper_type, unflatten_tree
 from .source import Source
 
 __all__ = ["NeedsTwins", "changes_graph", "leaf_ancestors", "with_twins"]
@@ -52,8 +52,8 @@ class _Twin(torch.autograd.Function):
 def _copy(tensor: Any, inner: dict[str, Any]) -> torch.Tensor:
     """Another tensor object on the same memory, or on these inner tensors; not a view."""
     if is_wrapper_type(type(tensor)):
-        _, metadata = tensor.__tensor_flatten__()
-        made = type(tensor).__tensor_unflatten__(inner, metadata, tensor.shape, tensor.stride())
+        _, metadata = flat_parts(tensor)
+        made = build_wrapper(type(tensor), inner, metadata, tensor.shape, tensor.stride())
         for name, value in vars(tensor).items():
             setattr(made, name, inner.get(name, value))
         return made
@@ -66,7 +66,7 @@ def twin(tensor: Any, made: dict[int, Any]) -> Any:
     if id(tensor) not in made:
         inner = {}
         if is_wrapper_type(type(tensor)):
-            inner = {name: twin(getattr(tensor, name), made) for name in tensor.__tensor_flatten__()[0]}
+            inner = {name: twin(getattr(tensor, name), made) for name in flat_parts(tensor)[0]}
         made[id(tensor)] = _made_twin(tensor, inner)
     return made[id(tensor)]
 
