@@ -101,7 +101,8 @@ class Snapshot:
                 if storage.nbytes() != data.nbytes():
                     storage.resize_(data.nbytes())
                 storage.copy_(data)
-            for tensor, storage, (size, stride, offset, version) in self._geometry.values():
+            # The first that was seen last: views share the version of their base, and were seen after it.
+            for tensor, storage, (size, stride, offset, version) in reversed(self._geometry.values()):
                 moved = memory_of(tensor) != storage_id(storage)
                 if moved or _geometry(tensor)[:3] != (size, stride, offset):
                     tensor.set_(storage, offset, size, stride)

@@ -74,7 +74,7 @@ def test_a_lowered_trace_waits_for_its_collectives(mesh):
 
 
 def test_another_placement_is_refused(mesh):
-    x, w = sharded(mesh, 0)
+    x, _ = sharded(mesh, 0)
     trace = subtrace_kit.trace(lambda x: x * 2)(x)
     with pytest.raises(subtrace_kit.TraceError, match="metadata"):
         trace(DTensor.from_local(torch.randn(4, 4), mesh, [Shard(1)]).redistribute(mesh, [Shard(1)]).detach())
