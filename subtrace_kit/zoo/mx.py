@@ -35,7 +35,7 @@ class MXTensor(torch.Tensor):
     Example:
         >>> w = MXTensor.from_float(torch.tensor([[1.0, 3.0], [0.0, 500.0]]))
         >>> w.dequantize().tolist(), w.exponents.tolist()
-        ([[1.0, 3.0], [0.0, 512.0]], [[120], [127]])
+        ([[1.0, 3.0], [0.0, 448.0]], [[120], [127]])
 
     Source: https://www.opencompute.org/documents/ocp-microscaling-formats-mx-v1-0-spec-final-pdf
     """
