@@ -64,6 +64,8 @@ def backward(trace: Trace) -> Trace:
 class BackwardError(TraceError):
     """An op of the backward that fails, told under the forward line that caused it."""
 
+    in_class = False  # whether it was an op, not a hook or a Function of the user
+
 
 def _under_forward_line(error: TraceError) -> TraceError:
     if error.trace is None or not error.trace.bound_symbols or error.trace.bound_symbols[-1].symbol.name != GRAD:
@@ -79,7 +81,7 @@ def _under_forward_line(error: TraceError) -> TraceError:
         cause="the class has a rule for the forward op but none for what its backward sends",
         way_out=f"add a rule for {failing.symbol.name} to the class, or wrap the op in an autograd.Function",
     )
-    told.trace = error.trace
+    told.trace, told.in_class = error.trace, failing.symbol.name != GRAD
     return told
 
 

@@ -151,7 +151,8 @@ class _Writer:
             self.statement(inner)
         self.line(f"return {self.returned(step.output)}")
         self.depth -= 1
-        return f"({statements.op_text(step, self.literals)}, {name})"
+        given = [leaf for leaf in flatten_tree((step.args, step.kwargs))[0] if not isinstance(leaf, TensorProxy)]
+        return f"({', '.join([statements.op_text(step, self.literals), name, *map(self.literals.text, given)])})"
 
     def enter(self, context: Context) -> None:
         if context == self.context:

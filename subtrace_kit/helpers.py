@@ -8,8 +8,9 @@ HELPERS = {
     "expect": '''
 def expect(found, recorded):
     """A value that the recorded program depended on must be what it was."""
-    if found != recorded and not (found != found and recorded != recorded):
-        raise RuntimeError(f"the data now give {found!r}; the trace was recorded with {recorded!r}")''',
+    same = type(found) is type(recorded) and (found == recorded or (found != found and recorded != recorded))
+    if not same:
+        raise RuntimeError(f"the data now give {found!r:.80}; the trace was recorded with {recorded!r:.80}")''',
     "restride": '''
 def restride(wrapper, size, stride, offset):
     """Give the outer tensor of a wrapper another geometry, without asking its class."""
@@ -35,9 +36,12 @@ class replay(torch.utils._python_dispatch.TorchDispatchMode):
         if any(issubclass(t, torch.Tensor) and hasattr(t, "__tensor_flatten__") for t in types):
             while self.steps and self.steps[0][0] is not func and self.steps[0][0] in skip:
                 self.steps.pop(0)
-            if self.steps and self.steps[0][0] is func:
-                leaves = torch.utils._pytree.tree_leaves((args, kwargs))
-                return self.steps.pop(0)[1](*[t for t in leaves if isinstance(t, torch.Tensor)])
+            leaves = torch.utils._pytree.tree_leaves((args, kwargs))
+            tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+            constants = [leaf for leaf in leaves if not isinstance(leaf, torch.Tensor)]
+            if self.steps and self.steps[0][0] is func and list(self.steps[0][2:]) == constants:
+                if self.steps[0][1].__code__.co_argcount == len(tensors):
+                    return self.steps.pop(0)[1](*tensors)
         return func(*args, **kwargs)''',
 }
 """Helper name -> source."""

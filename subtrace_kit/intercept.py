@@ -1,6 +1,6 @@
 """Watch torch while a program is recorded. All use of private torch API stands in this file.
 
-Five things are watched, for the recording thread only:
+Six things are watched, for the recording thread only:
 
 - torch functions and methods, by a TorchFunctionMode;
 - ATen overloads, by a TorchDispatchMode. On an op with a wrapper argument the mode enters itself
@@ -8,6 +8,7 @@ Five things are watched, for the recording thread only:
   both the op on the wrapper and every op inside, and the choice of handler stays with torch;
 - `torch.Tensor._make_wrapper_subclass`, to which all arguments are passed on untouched;
 - `torch.autograd.Function.apply`, also where a program took hold of it before;
+- `torch.utils.checkpoint.checkpoint`, however it was imported;
 - `torch.manual_seed` and its kin, and the methods that take data out of torch (`.numpy()`, ...).
 """
 
@@ -30,6 +31,7 @@ from torch.utils._python_dispatch import (
     _get_current_dispatch_mode_stack,
     is_traceable_wrapper_subclass_type,
 )
+from torch.utils.checkpoint import checkpoint
 
 from .symbols import Context
 
@@ -79,6 +81,7 @@ class Listener(Protocol):
     def dispatch(self, func: OpOverload, types: Any, args: tuple, kwargs: dict) -> Any: ...
     def constructed(self, obj: torch.Tensor, args: tuple, kwargs: dict) -> None: ...
     def apply(self, cls: type, call: Callable[..., Any], args: tuple, kwargs: dict) -> Any: ...
+    def checkpoint(self, call: Callable[..., Any], args: tuple, kwargs: dict) -> Any: ...
 
 
 class FunctionMode(TorchFunctionMode):
@@ -197,6 +200,40 @@ def watched_apply(cls: type, args: tuple, kwargs: dict) -> Any:
     return call(*args, **kwargs) if listener is None else listener.apply(cls, call, args, kwargs)
 
 
+class _Checkpoint:
+    """torch.utils.checkpoint.checkpoint, watched wherever a program took it from.
+
+    It looks at each call for a form of itself that torch.compile leaves alone; the stand-in is that form.
+    """
+
+    name = "__dynamo_disable"
+
+    def __init__(self) -> None:
+        self.function: Any = checkpoint.__wrapped__  # type: ignore[attr-defined]
+        self.found: Any = None
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Stands in while some thread records."""
+        listener = current_listener()
+        call = self.function if listener is not None or self.found is None else self.found
+        return call(*args, **kwargs) if listener is None else listener.checkpoint(call, args, kwargs)
+
+    def watch(self) -> None:
+        """Put the stand-in in place."""
+        self.found = vars(self.function).get(self.name)
+        setattr(self.function, self.name, self)
+
+    def give_back(self) -> None:
+        """Put back what was there."""
+        if self.found is None:
+            delattr(self.function, self.name)
+        else:
+            setattr(self.function, self.name, self.found)
+
+
+_checkpoint = _Checkpoint()
+
+
 def made_by_function(tensor: torch.Tensor) -> bool:
     """Whether the autograd node behind a tensor is that of an autograd.Function."""
     return isinstance(tensor.grad_fn, torch.autograd.function.BackwardCFunction)
@@ -233,6 +270,7 @@ def _install() -> None:
                 setattr(space, name, _watched(function))
             torch.Tensor._make_wrapper_subclass = staticmethod(_watched_make)  # type: ignore[method-assign,assignment]
             _apply.watch()
+            _checkpoint.watch()
 
 
 def _uninstall() -> None:
@@ -244,6 +282,7 @@ def _uninstall() -> None:
                 setattr(space, name, function) if own else delattr(space, name)
             del torch.Tensor._make_wrapper_subclass
             _apply.give_back()
+            _checkpoint.give_back()
 
 
 @contextlib.contextmanager
@@ -395,6 +434,25 @@ def is_custom_node(value: Any) -> bool:
     return kind not in (list, tuple, dict, torch.Size) and kind in pytree.SUPPORTED_NODES
 
 
+def tree_children(spec: Any) -> list[Any]:
+    """The structures of the parts of a pytree structure."""
+    return spec.children() if callable(getattr(spec, "children", None)) else spec.children_specs
+
+
+any_autocast = torch._C._is_any_autocast_enabled
+"""Whether autocast is on for some device."""
+
 flatten_tree = pytree.tree_flatten
 flatten_with_path = pytree.tree_flatten_with_path
 unflatten_tree = pytree.tree_unflatten
+
+
+def hooks_of_all_modules() -> tuple[Any, ...]:
+    """The hooks that run at every module."""
+    kinds = (
+        "_global_forward_hooks",
+        "_global_forward_pre_hooks",
+        "_global_backward_hooks",
+        "_global_backward_pre_hooks",
+    )
+    return tuple(hook for kind in kinds for hook in getattr(torch.nn.modules.module, kind).values())

@@ -51,8 +51,8 @@ class _Jitted:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run on arguments of any kind."""
         for known in self.traces:
-            if runner(known).fits(args, kwargs):
-                return runner(known).run(args, kwargs)
+            if (captured := runner(known).fitting(args, kwargs)) is not None:
+                return runner(known).run(args, kwargs, captured)
         if len(self.traces) >= LIMIT:
             raise TraceError(
                 f"{LIMIT} kinds of input so far",

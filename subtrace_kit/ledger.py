@@ -35,6 +35,7 @@ class _Reasons:
     def __init__(self, lowered: Trace) -> None:
         self.built: set[str] = set()
         self.followed: set[str] = set()
+        self.numbered: set[str] = set()
         self.users: dict[str, Symbol] = {}
         self.returned = {p.name for p in proxies_in(lowered.output)}
         for bound in lowered.bound_symbols:
@@ -45,6 +46,9 @@ class _Reasons:
             self.built.add(bound.output.name)
         for proxy in bound.arguments:
             self.users.setdefault(proxy.name, bound.symbol)
+        if bound.at_class:
+            self.built |= (inside := {b.output.name for _, b in bound.walk() if b.symbol.kind is Kind.CONSTRUCTOR})
+            self.numbered |= inside
         if bound.replayed:
             made = {b.output.name for _, b in bound.walk() if b.symbol.kind is Kind.CONSTRUCTOR}
             made |= {p.name for p in bound.results} if bound.symbol.kind is Kind.APPLY else set()
@@ -56,6 +60,8 @@ class _Reasons:
             return "only its inner tensors are used"
         if proxy.name in self.returned:
             return "it is returned"
+        if proxy.name in self.numbered:
+            return "its class takes a number from data"
         if proxy.name in self.followed:
             return "autograd follows it"
         user = self.users.get(proxy.name)

@@ -59,7 +59,8 @@ class Literals:
                 return name
         elif hasattr(value, "_fields") and isinstance(value, tuple):
             return f"{self.text(type(value))}({self._items(value)})"
-        return self.named(value, identifier(type(value).__name__).lower())
+        own = getattr(value, "__name__", "") if callable(value) and not isinstance(value, type) else ""
+        return self.named(value, identifier(own.strip("<>") or type(value).__name__.lower()))
 
     def importable(self, value: Any) -> str | None:
         """The name of a class or function that an import line can bring, or None."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from .symbols import Kind
 from .traced_number import TracedNumber
 from .values import Event, Value
 
@@ -62,7 +63,12 @@ def constants(events: list[Event]) -> list[Any]:
     Tensors and numbers from data count as places, not as values; an object that text cannot tell
     from another counts by its class.
     """
-    return [(event.symbol.name, _constant(event.args), _constant(event.kwargs)) for event in events]
+    return [(event.symbol.name, _constant(event.args), _constant(event.kwargs), _metadata(event)) for event in events]
+
+
+def _metadata(event: Event) -> Any:
+    """The metadata of a wrapper that the program builds; they may hold numbers from data."""
+    return _constant(event.out.metadata) if event.symbol.kind is Kind.CONSTRUCTOR else None
 
 
 def _constant(value: Any) -> Any:

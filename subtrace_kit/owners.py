@@ -132,10 +132,9 @@ class NewlyRegistered:
 
 def _meets(change: Change, seen: set[int]) -> bool:
     """Whether a new value holds a container that was met before; those it holds count as met."""
+    waiting = [change.value]
     if change.how == "items":  # the list itself, with other items
         waiting = [*change.value] if isinstance(change.value, list) else []
-    else:
-        waiting = [change.value]
     while waiting:
         value = waiting.pop()
         if isinstance(value, (list, dict)):

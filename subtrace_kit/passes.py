@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 from . import ops
 from .backward import BackwardError, backward
 from .errors import TraceError
 from .ledger import record_ledger
 from .proxies import NumberProxy, Proxy, SubclassTensorProxy, TensorProxy
-from .symbols import BoundSymbol, Context, Kind, map_tree, proxies_in
+from .symbols import BoundSymbol, Context, Kind, proxies_in
 from .trace import Trace
 
 __all__ = ["drop_dead_code", "flatten_inputs", "has_effect", "lower", "unroll"]
@@ -27,8 +26,8 @@ def lower(trace: Trace, *, check_backward: bool = True) -> Trace:
 
     Args:
         trace: What `subtrace_kit.trace` recorded.
-        check_backward: Whether to try the backward once on made-up inputs, where an input of the
-            program requires a gradient, so that a missing rule is found now.
+        check_backward: Whether to try the backward once on made-up inputs, where one can reach a
+            class, so that a missing rule is found now.
 
     Returns:
         A trace that is called the same way and gives the same result. It builds a wrapper object
@@ -54,7 +53,9 @@ def lower(trace: Trace, *, check_backward: bool = True) -> Trace:
 
 
 def _wants_gradient(trace: Trace) -> bool:
-    return any(_requires_grad(p) for p in trace.inputs)
+    """Whether a backward can reach a class: an input, or the result of an operation on wrappers, requires one."""
+    results = (p for b in trace.bound_symbols if b.has_wrapper for p in b.outputs)
+    return any(_requires_grad(p) for p in (*trace.inputs, *results))
 
 
 def try_backward(trace: Trace) -> None:
@@ -65,7 +66,7 @@ def try_backward(trace: Trace) -> None:
     try:
         backward(trace)
     except BackwardError as error:
-        if isinstance(error.__cause__, (NotImplementedError, TypeError)):
+        if error.in_class and isinstance(error.__cause__, (NotImplementedError, TypeError)):
             raise
     except TraceError:
         return
@@ -77,10 +78,14 @@ def try_backward(trace: Trace) -> None:
 def unroll(trace: Trace) -> Trace:
     """Put what runs inside a wrapper's handlers in place of the op on the wrapper."""
     every = any(_reaches_back(b) for b in trace.bound_symbols)
-    bound = [
-        _credited(inner, outer) for outer in trace.bound_symbols for inner in _unrolled(outer, outer.context, every)
-    ]
-    bound = _guard_numbers(bound, _reaching_handlers(trace.bound_symbols))
+    numbered: set[str] = set()
+    bound: list[BoundSymbol] = []
+    for outer in trace.bound_symbols:
+        if _takes_number(outer, numbered):
+            numbered |= {p.name for p in (*outer.arguments, *outer.outputs) if isinstance(p, SubclassTensorProxy)}
+            bound.append(outer if outer.symbol.kind is Kind.CONSTRUCTOR else outer.replace(at_class=True))
+        else:
+            bound += [_credited(inner, outer) for inner in _unrolled(outer, outer.context, every)]
     return _passed(trace, bound, "unroll: ops on wrappers replaced by the ops of their handlers")
 
 
@@ -110,18 +115,16 @@ def _reaches_back(bound: BoundSymbol) -> bool:
     return _is_followed(bound, bound.context) and _writes_wrapper(bound)
 
 
-def _reaching_handlers(body: Iterable[BoundSymbol]) -> set[str]:
-    """Names of the numbers that are handed to an op on a wrapper: its handler may compute with them."""
-    return {p.name for b in body if b.has_wrapper for p in b.arguments if isinstance(p, NumberProxy)}
+def _takes_number(bound: BoundSymbol, numbered: set[str]) -> bool:
+    """Whether an operation hands a class a number from data, or a wrapper whose metadata may hold one.
 
-
-def _guard_numbers(body: list[BoundSymbol], names: set[str]) -> list[BoundSymbol]:
-    """The same operations, where the numbers of these names must be what they were."""
-
-    def guarded(value: Any) -> Any:
-        return value.replace(guarded=True) if isinstance(value, NumberProxy) and value.name in names else value
-
-    return [b.replace(output=map_tree(guarded, b.output)) for b in body] if names else body
+    What the class does with it is out of sight: such an operation stays with the class.
+    """
+    if not bound.has_wrapper or bound.symbol.kind is Kind.PRIM:
+        return False
+    if any(isinstance(p, NumberProxy) and not p.guarded for p in bound.arguments):
+        return True
+    return any(w.name in numbered for p in bound.arguments for w in (p, *_wrappers_in(p)))
 
 
 def _credited(inner: BoundSymbol, outer: BoundSymbol) -> BoundSymbol:
@@ -229,8 +232,8 @@ def _with_reads(body: list[BoundSymbol], inputs: list[Proxy], output: list[Proxy
                 found.append(bound)
             continue
         found.append(bound)
-        if bound.replayed or bound.symbol.kind is Kind.FUNCTION:
-            for proxy in bound.results:
+        if bound.replayed or bound.at_class or bound.symbol.kind is Kind.FUNCTION:
+            for proxy in bound.outputs if bound.at_class else bound.results:
                 found += [read.replace(context=bound.context) for read in _reads(proxy, wanted, given)]
     return found
 

@@ -18,6 +18,7 @@ from types import NoneType
 from typing import Any
 
 import torch
+from torch.utils.checkpoint import checkpoint
 
 from . import ops, refusals
 from .errors import TraceError
@@ -48,6 +49,7 @@ from .values import Event, Value
 __all__ = ["Recorder"]
 
 TOP, FUNCTION, ATEN, APPLY = range(4)
+CHECKPOINT = Symbol("torch.utils.checkpoint.checkpoint", Kind.FUNCTION, checkpoint)
 
 
 class _Bookkeeping:
@@ -131,12 +133,15 @@ class Recorder:
         call = func
         if name in ops.BACKWARD:
             call = self.through_outside(func)
-        if name in ops.GRAPH_CHANGES:
+        if name in ops.GRAPH_CHANGES and args[0].requires_grad:
             self.keep_graph(args[0])
         if self.store.pending:
             with self.bookkeeping:
                 self.store.settle_holders(None)
         out = self.run(event, FUNCTION, call, args, kwargs)
+        if out is None and name == "__get__":
+            event.out = self.store.numbers.new(None, "grad", guarded=True)  # the program may ask whether it is there
+            self.emit(event)
         if name in ops.HOOKS:
             self.snapshot.watch_handle(out)
         return out
@@ -173,6 +178,15 @@ class Recorder:
         with self.bookkeeping:
             self.store.sync_outside()
         return self.run(event, APPLY, call, args, kwargs)
+
+    def checkpoint(self, call: Callable[..., Any], args: tuple, kwargs: dict) -> Any:
+        """`checkpoint(function, *args)`: the function runs again in the backward, so it is called as it is."""
+        if self.paused or not self.at_function_level:
+            return call(*args, **kwargs)
+        source = located(_run_program_code)[0]
+        if self.store.closes_over(args[:1]):
+            raise self.refuse(refusals.checkpoint_closure(source))
+        return self.run(Event(CHECKPOINT, None, None, source), APPLY, call, args, kwargs)
 
     def dispatch(self, func: OpOverload, types: Any, args: tuple, kwargs: dict) -> Any:
         """An ATen op."""

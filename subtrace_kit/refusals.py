@@ -137,6 +137,16 @@ def changed_default(source: Source | None) -> TraceError:
     )
 
 
+def checkpoint_closure(source: Source | None) -> TraceError:
+    """The error for a checkpointed function that closes over a tensor of the program."""
+    return TraceError(
+        "checkpoint() of a function that closes over a tensor of the program",
+        source=source,
+        cause="the function is called again at each run and in its backward: it would find the recorded tensor",
+        way_out="pass the tensor to checkpoint() as an argument",
+    )
+
+
 def unseen_apply(tensor: torch.Tensor, source: Source | None) -> TraceError:
     """The error for an autograd.Function whose call was not seen."""
     return TraceError(

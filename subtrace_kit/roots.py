@@ -19,8 +19,8 @@ from .source import is_internal
 from .traced_number import TracedNumber
 
 __all__ = [
-    "DESCRIBING", "Place", "frame_roots", "function_roots", "functions_in", "is_closed", "is_simple", "is_user_class", "names_in",
-    "names_of_code", "roots", "slots_of", "steps_of_code",
+    "DESCRIBING", "Place", "frame_roots", "function_roots", "functions_in", "is_closed", "is_simple", "is_user_class",
+    "names_in", "names_of_code", "roots", "slots_of", "steps_of_code",
 ]  # fmt: skip
 
 _ATOMS = (

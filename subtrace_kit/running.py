@@ -13,10 +13,15 @@ from typing import Any
 from .codegen import generate
 from .errors import TraceError
 from .guards import difference, same_metadata
+from .intercept import no_torch_function
 from .owners import MISSING, module_hooks
+from .quick_guard import quick_guard
 from .trace import Constant, Trace, TrainingFlag
 
 __all__ = ["Runner", "runner"]
+
+CHANGED_DATA = "the data now give"
+"""How the helper `expect` begins what it says."""
 
 _numbers = count()
 
@@ -44,28 +49,42 @@ class Runner:
         space: dict[str, Any] = dict(program.literals.objects)
         exec(compile(source, self.file, "exec"), space)
         self.function: Callable[..., Any] = space[trace.name]
+        self.quick = quick_guard(trace)
 
     def __call__(self, args: tuple, kwargs: dict) -> Any:
         """Check the arguments and run."""
-        self.check(args, kwargs)
-        return self.run(args, kwargs)
+        return self.run(args, kwargs, self.check(args, kwargs))
 
-    def check(self, args: tuple, kwargs: dict) -> None:
-        """Make sure that arguments and captured tensors are of the recorded kind."""
-        leaves = self.trace.guard.check(args, kwargs)
-        for tie in self.trace.ties:
-            if look(tie.fetch) is not functools.reduce(getattr, tie.attributes, leaves[tie.argument]):
-                path = ".".join((self.trace.guard.arguments[tie.argument].path, *tie.attributes))
-                raise _changed(f"argument {path}: no longer the same tensor as {tie.path}", "one of them was replaced")
-        check_captures(self.trace, self.captured())
+    def check(self, args: tuple, kwargs: dict) -> dict[str, Any]:
+        """Make sure that arguments and captured tensors are of the recorded kind.
 
-    def fits(self, args: tuple, kwargs: dict) -> bool:
-        """Whether arguments and captured tensors are of the recorded kind."""
+        Returns:
+            The captured values by name.
+        """
+        if self.quick is not None and (captured := self.quick(args, kwargs)) is not None:
+            return captured
+        return self.check_slowly(args, kwargs)
+
+    def check_slowly(self, args: tuple, kwargs: dict) -> dict[str, Any]:
+        """The same, one thing after the other, so that the difference can be told."""
+        with no_torch_function():
+            leaves = self.trace.guard.check(args, kwargs)
+            for tie in self.trace.ties:
+                if look(tie.fetch) is not functools.reduce(getattr, tie.attributes, leaves[tie.argument]):
+                    path = ".".join((self.trace.guard.arguments[tie.argument].path, *tie.attributes))
+                    raise _changed(
+                        f"argument {path}: no longer the same tensor as {tie.path}", "one of them was replaced"
+                    )
+            captured = self.captured()
+            check_captures(self.trace, captured)
+            return captured
+
+    def fitting(self, args: tuple, kwargs: dict) -> dict[str, Any] | None:
+        """The captured values by name if all is of the recorded kind, else None."""
         try:
-            self.check(args, kwargs)
+            return self.check(args, kwargs)
         except TraceError:
-            return False
-        return True
+            return None
 
     def captured(self) -> dict[str, Any]:
         """The captured tensors as they are now."""
@@ -77,10 +96,10 @@ class Runner:
                 raise _changed(f"captured {path} is no longer there", "it was deleted or moved") from error
         return found
 
-    def run(self, args: tuple, kwargs: dict) -> Any:
-        """Run on arguments that were checked."""
+    def run(self, args: tuple, kwargs: dict, captured: dict[str, Any]) -> Any:
+        """Run on arguments and captured values that were checked."""
         try:
-            return self.function(*args, **kwargs, **self.captured())
+            return self.function(*args, **kwargs, **captured)
         except TraceError:
             raise
         except Exception as error:
@@ -91,17 +110,30 @@ class Runner:
         bound = None
         step = error.__traceback__
         while step is not None:
-            if step.tb_frame.f_code.co_filename == self.file:
-                index = step.tb_lineno - self.first
+            index = step.tb_lineno - self.first
+            if step.tb_frame.f_code.co_filename == self.file and index >= 0:  # not in a helper above the program
                 bound = next((ln.bound for ln in reversed(self.lines[: index + 1]) if ln.bound is not None), None)
             step = step.tb_next
         name = f" in {bound.symbol.name}" if bound else ""
+        what = f"{type(error).__name__}{name} while the trace ran: {error}"
+        cause = "data of another kind than recorded, or an op that fails on them in eager as well"
+        way_out = "run the program without the kit on the same input; trace again with such input"
+        if str(error).startswith(CHANGED_DATA):
+            what = f"{error} (a value{name.replace(' in', ' from')})"
+            cause = (
+                "a number or a size that came out of a tensor is a constant of this trace: a handler computes with it"
+            )
+            way_out = "trace again on such data; keep it a 0-dim tensor; a trace as written computes most numbers anew"
+        if bound is not None and bound.symbol.name.endswith(".grad.__get__"):
+            what = f"the gradient of {bound.args[0].name} is there now; the program found None when it was recorded"
+            cause = "gradients that an earlier backward left: zero_grad() in the program saw none to reset"
+            way_out = "trace again now that they are there, or set them to None before each run"
         told = TraceError(
-            f"{type(error).__name__}{name} while the trace ran: {error}",
+            what,
             source=bound.source if bound else None,
             handler=bound.handler if bound else None,
-            cause="data of another kind than recorded, or an op that fails on them in eager as well",
-            way_out="run the program without the kit on the same input; trace again with such input",
+            cause=cause,
+            way_out=way_out,
         )
         told.trace = self.trace
         return told

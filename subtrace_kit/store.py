@@ -14,6 +14,7 @@ from .pending import Pending
 from .protocol import flatten, no_protocol, try_unflatten
 from .roots import Place
 from .source import Source, nearest_line
+from .surroundings import Surroundings
 from .symbols import Symbol, constructor_symbol, map_tree
 from .traced_number import TracedNumber
 from .values import Event, Value, describe
@@ -391,6 +392,5 @@ class Store:
 
     def closes_over(self, functions: tuple) -> bool:
         """Whether a Python function holds a tensor that the program computed."""
-        cells = [c for f in functions for c in getattr(f, "__closure__", None) or ()]
-        held = [self.known(cell.cell_contents) for cell in cells]
-        return any(value is not None and not value.outside for value in held)
+        held = {key for function in functions for key in Surroundings(function).tensors}
+        return any(key in held and not value.root.outside for key, value in self.values.items())

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from .intercept import is_wrapper_type
+from .intercept import hooks_of_all_modules, is_wrapper_type
 from .roots import (
     DESCRIBING,
     Place,
@@ -272,12 +272,15 @@ class Surroundings:
         """The class of an object: which one it is, what its methods find, and what the object hides of it."""
         cls = type(value)
         self.visit_class(cls, depth)
-        self.note_fact(f"class of {place.path or 'the program'}", place, type, value)
-        hidden = functools.partial(_hidden, _class_names(cls))
-        told = f"attributes of {place.path or 'the program'} that hide those of its class"
-        self.note_fact(told, place, hidden, value)
-        if not isinstance(value, torch.nn.Module):
-            self.note_fact(f"attributes of {place.path}", place, _attributes, value, self.asks)
+        shown, is_module = place.path or "the program", isinstance(value, torch.nn.Module)
+        if is_module:
+            place = Place(place.path, lambda: value)  # that it is this module is checked by its flag
+        self.note_fact(f"class of {shown}", place, type, value)
+        if is_user_class(cls):
+            hidden = functools.partial(_hidden, _class_names(cls))
+            self.note_fact(f"attributes of {shown} that hide those of its class", place, hidden, value)
+        if not is_module:
+            self.note_fact(f"attributes of {shown}", place, _attributes, value, self.asks)
 
     def visit_class(self, cls: type, depth: int) -> None:
         """What a class keeps, and what its methods find in globals."""
@@ -321,13 +324,13 @@ class Surroundings:
     def visit_module(self, place: Place, module: torch.nn.Module, depth: int) -> None:
         """The tensors, constants, hooks and submodules of a module."""
         if not self.modules:
-            every = Place("hooks of all modules", _global_hooks)
+            every = Place("hooks of all modules", hooks_of_all_modules)
             self.constants.append((every, every()))
         self.modules.append((place, module))
         self.owners.append((place, module))
         self.visit_type(place, module, 1)
         told = f"parameters, buffers and modules of {place.path or 'the program'}"
-        entries = Place(told, functools.partial(_answer, _entries, place))
+        entries = Place(told, functools.partial(_entries, module))  # that it is this module is checked by its flag
         self.constants.append((entries, entries()))
         for name in (*module._parameters, *module._buffers):
             self.visit_part(place.attribute(name), getattr(module, name), depth)
@@ -354,7 +357,8 @@ class Surroundings:
             tensor: The tensor.
             name: What to call it if no place is known.
         """
-        return self.tensors.get(id(tensor)) or [Place(name, lambda: tensor)]
+        places = sorted(self.tensors.get(id(tensor), ()), key=lambda place: len(place.steps))
+        return places or [Place(name, lambda: tensor)]
 
 
 def _is_function(value: Any) -> bool:
@@ -410,13 +414,3 @@ def _answer(ask: Callable[[Any], Any], place: Place) -> Any:
 def _class_place(cls: type, name: str) -> Place:
     """The place of what a class keeps itself, as it is kept."""
     return Place(f"{cls.__name__}.{name}", lambda: vars(cls), (("entry", name),))
-
-
-def _global_hooks() -> tuple[Any, ...]:
-    names = (
-        "_global_forward_hooks",
-        "_global_forward_pre_hooks",
-        "_global_backward_hooks",
-        "_global_backward_pre_hooks",
-    )
-    return tuple(hook for name in names for hook in getattr(torch.nn.modules.module, name).values())

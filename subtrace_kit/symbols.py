@@ -77,6 +77,7 @@ class BoundSymbol:
         checked: Whether the shape of its result depends on data, so that each run checks it.
         replayed: In a lowered trace: autograd follows this operation, so it runs on wrapper objects,
             and its subsymbols answer in place of the class's handler.
+        at_class: In a lowered trace: it stays with its class, which takes a number from data.
         effect: Whether a replayed operation does more than give results: its plain ops are not listed.
         handler: In a lowered trace: the line of the class that ran it (`source` is the user's).
     """
@@ -91,6 +92,7 @@ class BoundSymbol:
     context: Context | None = None
     checked: bool = False
     replayed: bool = False
+    at_class: bool = False
     effect: bool = False
     handler: Source | None = None
 

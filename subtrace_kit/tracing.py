@@ -17,7 +17,7 @@ from .errors import TraceError
 from .freeze import Freezer
 from .global_state import GlobalState, state_changed
 from .guards import Argument, Guard, argument_paths, identity, parts, sharing
-from .intercept import current_listener, flatten_tree, global_context, unflatten_tree, watch
+from .intercept import current_listener, flatten_tree, global_context, no_torch_function, unflatten_tree, watch
 from .module_paths import ModulePaths
 from .naming import identifier
 from .numbers import constants
@@ -95,12 +95,18 @@ def record(fn: Any, args: tuple, kwargs: dict, *, places: Any = None, backward: 
     try:
         places = fn if places is None else places
         try:
-            return _Recording(fn, args, kwargs, places, backward).run()
+            return recording(fn, args, kwargs, places, backward).run()
         except NeedsTwins as error:
-            return _Recording(fn, *with_twins(args, kwargs, error), places, backward, twins=True).run()
+            return recording(fn, *with_twins(args, kwargs, error), places, backward, twins=True).run()
     finally:
         if collects:
             gc.enable()
+
+
+def recording(*args: Any, **options: Any) -> _Recording:
+    """A recording that is about to begin; no class is asked through `__torch_function__` meanwhile."""
+    with no_torch_function():
+        return _Recording(*args, **options)
 
 
 class _Recording:
@@ -116,7 +122,7 @@ class _Recording:
         perturb: bool = False,
         twins: bool = False,
     ) -> None:
-        self.again = lambda: _Recording(fn, args, kwargs, places, backward, True, twins)
+        self.again = lambda: recording(fn, args, kwargs, places, backward, True, twins)
         self.twins = twins  # whether arguments are stand-ins for those of the caller
         self.fn, self.args, self.kwargs = fn, args, kwargs
         self.positional = _parameter_names(fn, args)
@@ -182,7 +188,8 @@ class _Recording:
         """The leaves of the arguments with values in place of tensors."""
         take = self.recorder.store.add_input
         leaves = zip(self.leaves, self.paths, strict=True)
-        values = [take(leaf, identifier(path)) if isinstance(leaf, torch.Tensor) else leaf for leaf, path in leaves]
+        with no_torch_function():
+            values = [take(leaf, identifier(path)) if isinstance(leaf, torch.Tensor) else leaf for leaf, path in leaves]
         if self.twins:
             self.snapshot.fragile.clear()
         return values

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import operator
 from typing import Any
 
 import torch
@@ -99,7 +100,8 @@ def with_twins(args: tuple, kwargs: dict, error: NeedsTwins) -> tuple[tuple, dic
     if any(families[id(base_of(t))] > 1 or t.is_conj() or t.is_neg() for t in fragile):
         raise error  # views of one tensor, whose graphs hang together
     twins: dict[int, Any] = {}
-    if all(twin(t, twins) is t for t in tensors):
+    made = [twin(tensor, twins) for tensor in tensors]
+    if all(map(operator.is_, made, tensors)):
         raise error
     args, kwargs = unflatten_tree([twins.get(id(leaf), leaf) for leaf in leaves], spec)
     return args, kwargs

@@ -76,13 +76,14 @@ def stages(trace: subtrace_kit.Trace) -> list[subtrace_kit.Trace]:
 
 
 def assert_same_as_eager(
-    fn: Callable[..., Any], make: Callable[[int], tuple]
+    fn: Callable[..., Any], make: Callable[[int], tuple], *, text: bool = True
 ) -> tuple[subtrace_kit.Trace, subtrace_kit.Trace]:
     """Record on one set of inputs; trace, lowered trace and its text give on others what eager gives.
 
     Args:
         fn: The program.
         make: Gives arguments for a seed, of one kind for all seeds.
+        text: Whether the printed lowered trace can run by itself.
 
     Returns:
         The trace and the lowered trace.
@@ -104,7 +105,7 @@ def assert_same_as_eager(
     assert len(set(names)) == len(names)
     for seed in (1, 2):
         wanted = result(fn, make, seed)
-        for form in (trace, low, run_text(low)):
+        for form in (trace, low, *([run_text(low)] if text else [])):
             found = result(form, make, seed)
             assert found[1:3] == wanted[1:3]
             assert_same(found[0], wanted[0])

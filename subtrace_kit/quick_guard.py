@@ -1,0 +1,260 @@
+"""The guard of a trace as one generated function: a quick yes, or no answer.
+
+A no is not told why: the interpreted check of `guards` and `running` then decides, and names the difference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from .intercept import any_autocast, global_context, no_torch_function, tree_children
+from .owners import module_hooks
+from .proxies import SubclassTensorProxy, TensorProxy
+from .roots import Place
+from .trace import Capture, Trace, TrainingFlag
+
+__all__ = ["quick_guard"]
+
+Check = Callable[[tuple, dict], "dict[str, Any] | None"]
+
+
+def quick_guard(trace: Trace) -> Check | None:
+    """A function that says of arguments and captured tensors that a trace fits them.
+
+    Args:
+        trace: Any trace.
+
+    Returns:
+        A function of (args, kwargs) that gives the captured values by name where the interpreted checks
+        would pass, and None where they might not. No function where the kind of input is beyond it
+        (custom pytree nodes, ragged sizes).
+
+    Example:
+        >>> import torch, subtrace_kit
+        >>> fits = quick_guard(subtrace_kit.trace(lambda x: x + 1)(torch.ones(2)))
+        >>> fits((torch.zeros(2),), {}), fits((torch.zeros(3),), {})
+        ({}, None)
+    """
+    try:
+        return _Writer(trace).function()
+    except (_Beyond, SyntaxError, LookupError, AttributeError):
+        return None
+
+
+class _Beyond(Exception):
+    """A kind of input that the generated check does not know."""
+
+
+class _Writer:
+    """Writes the conditions under which the answer is yes."""
+
+    def __init__(self, trace: Trace) -> None:
+        self.trace = trace
+        self.lines: list[str] = []
+        self.space: dict[str, Any] = {"torch": torch, "Tensor": torch.Tensor, "Parameter": torch.nn.Parameter}
+        self.tensors: list[str] = []  # variables of arguments and what is inside them, in the order of the guard
+        self.plain: list[str] = []
+        self.leaves: list[str] = []
+        self.found: dict[str, str] = {}  # captured values: the name in the trace -> the variable
+        self.count = 0
+
+    def function(self) -> Check:
+        """The check, compiled."""
+        self.context()
+        self.structure()
+        for flag in self.trace.flags:
+            self.flag(flag)
+        for argument, leaf in zip(self.trace.guard.arguments, self.leaves, strict=True):
+            if argument.proxy is None:
+                self.value(leaf, argument.value)
+            else:
+                self.tensor(leaf, argument.proxy)
+        self.memory()
+        for capture in self.trace.captures:
+            self.capture(capture)
+        for tie in self.trace.ties:
+            tied = ".".join((self.leaves[tie.argument], *tie.attributes))
+            self.require(f"{self.place(tie.fetch)} is {tied}")
+        for constant in self.trace.constants:
+            self.value(self.place(constant.fetch), constant.value)
+        for owner in self.trace.owners:
+            if owner.fetch is not None:
+                self.found[owner.name] = self.variable(self.place(owner.fetch))
+        return self.compiled()
+
+    def compiled(self) -> Check:
+        """The lines as a function."""
+        defaults = ", ".join(f"{name}={name}" for name in self.space)
+        found = ", ".join(f"{name!r}: {variable}" for name, variable in self.found.items())
+        body = "\n".join(f"    {line}" for line in [*self.lines, f"return {{{found}}}"])
+        source = f"def fits(args, kwargs, {defaults}):\n{body}\n"
+        space = dict(self.space)
+        exec(compile(source, "<subtrace guard>", "exec"), space)
+        return _quietly(space["fits"])
+
+    # ---------------------------------------------------------------------------------- writing
+
+    def require(self, condition: str) -> None:
+        self.lines.append(f"if not ({condition}): return")
+
+    def named(self, value: Any) -> str:
+        """A name for an object that the code needs."""
+        name = f"k{len(self.space)}"
+        self.space[name] = value
+        return name
+
+    def variable(self, expression: str) -> str:
+        """A new variable for the value of an expression."""
+        self.count += 1
+        self.lines.append(f"v{self.count} = {expression}")
+        return f"v{self.count}"
+
+    # ----------------------------------------------------------------------------------- checks
+
+    def context(self) -> None:
+        """Grad mode, inference mode and autocast are as recorded."""
+        recorded = self.trace.guard.context
+        self.require(f"torch.is_grad_enabled() is {recorded.grad}")
+        self.require(f"torch.is_inference_mode_enabled() is {recorded.inference}")
+        if recorded.autocast:
+            current = self.named(global_context)
+            self.require(f"{current}({1 << 30}).autocast == {self.named(recorded.autocast)}")
+        else:
+            self.require(f"not {self.named(any_autocast)}()")
+
+    def structure(self) -> None:
+        """Arguments are nested as recorded; every leaf gets a variable."""
+        positional, keywords = tree_children(self.trace.guard.spec)
+        self.nested("args", positional)
+        self.nested("kwargs", keywords)
+
+    def nested(self, expression: str, spec: Any) -> None:
+        if spec.is_leaf():
+            self.leaves.append(expression)
+            return
+        children = tree_children(spec)
+        if spec.type not in (tuple, list, dict):
+            raise _Beyond
+        self.require(f"type({expression}) is {spec.type.__name__} and len({expression}) == {len(children)}")
+        keys: Any = range(len(children))
+        if spec.type is dict:
+            keys = list(spec.context)
+            self.require(f"list({expression}) == {self.named(keys)}") if keys else None
+        for key, child in zip(keys, children, strict=True):
+            shown = repr(key) if type(key) in (int, str) else self.named(key)
+            self.nested(self.variable(f"{expression}[{shown}]"), child)
+
+    def value(self, expression: str, recorded: Any) -> None:
+        """A Python value is of the recorded type, and equal."""
+        if recorded is None or isinstance(recorded, (bool, type)):
+            self.require(f"{expression} is {self.named(recorded)}")
+            return
+        now, then = self.variable(expression), self.named(recorded)
+        self.require(f"{now} is {then} or (type({now}) is {self.named(type(recorded))} and {now} == {then})")
+
+    def tensor(self, name: str, proxy: TensorProxy) -> None:
+        """A tensor is what its proxy says, inner tensors and metadata too."""
+        if not all(type(size) is int for size in (*proxy.shape, *proxy.stride)) or not proxy.device.type:
+            raise _Beyond  # ragged sizes
+        self.tensors.append(name)
+        if isinstance(proxy, SubclassTensorProxy):
+            self.require(f"type({name}) is {self.named(proxy.cls)}")
+        else:
+            self.plain.append(name)
+            self.require(f"type({name}) is Tensor or type({name}) is Parameter")
+        self.facts(name, proxy)
+        if isinstance(proxy, SubclassTensorProxy):
+            self.inner(name, proxy)
+
+    def facts(self, name: str, proxy: TensorProxy) -> None:
+        shape, stride = self.named(torch.Size(proxy.shape)), self.named(tuple(proxy.stride))
+        conditions = [f"{name}.shape == {shape}", f"{name}.stride() == {stride}"]
+        conditions.append(f"{name}.dtype is {self.named(proxy.dtype)}")
+        conditions.append(f"{'' if proxy.requires_grad else 'not '}{name}.requires_grad")
+        cpu = proxy.device.type == "cpu"
+        conditions.append(f"{name}.is_cpu" if cpu else f"{name}.device == {self.named(proxy.device)}")
+        if proxy.dtype.is_complex:
+            conditions.append(f"{name}.is_conj() is {proxy.lazy[0]}")
+        conditions.append(f"{name}.is_neg() is {proxy.lazy[1]}")
+        self.require(" and ".join(conditions))
+
+    def inner(self, name: str, proxy: SubclassTensorProxy) -> None:
+        flat = self.variable(f"{name}.__tensor_flatten__()")
+        names = [attribute for attribute, _ in proxy.inner]
+        self.require(f"{flat}[0] == {self.named(names)} or {flat}[0] == {self.named(tuple(names))}")
+        metadata = self.named(proxy.metadata)
+        self.require(f"{flat}[1] is {metadata} or {flat}[1] == {metadata}")
+        for attribute, part in proxy.inner:
+            self.tensor(self.variable(f"{name}.{attribute}"), part)
+
+    def memory(self) -> None:
+        """The same tensors are one object, and the same share memory."""
+        same, shared = self.trace.guard.same, self.trace.guard.shared
+        if len(self.tensors) > 1:
+            self.pattern([f"id({name})" for name in self.tensors], same)
+        if len(self.plain) == len(shared) > 1:
+            self.pattern([f"{name}.untyped_storage()._cdata" for name in self.plain], shared)
+        elif len(self.plain) > 1:
+            raise _Beyond  # layouts without memory of their own
+
+    def pattern(self, keys: list[str], places: tuple[int, ...]) -> None:
+        """Keys are equal where their places are, and nowhere else."""
+        names = [self.variable(key) for key in keys]
+        first: dict[int, str] = {}
+        for name, place in zip(names, places, strict=True):
+            if first.setdefault(place, name) is not name:
+                self.require(f"{name} == {first[place]}")
+        self.require(f"len({{{', '.join(first.values())}}}) == {len(first)}")
+
+    def capture(self, capture: Capture) -> None:
+        """A captured tensor is what it was, in every place that held it."""
+        name = self.found[capture.proxy.name] = self.variable(self.place(capture.fetch))
+        before = len(self.tensors), len(self.plain)
+        self.tensor(name, capture.proxy)
+        del self.tensors[before[0] :], self.plain[before[1] :]
+        for fetch in capture.others:
+            self.require(f"{self.place(fetch)} is {name}")
+
+    def place(self, fetch: Any) -> str:
+        """An expression for what is at a place now; modules on the way are checked by their flags."""
+        if not isinstance(fetch, Place):
+            return f"{self.named(fetch)}()"
+        parent, expression = fetch.root(), f"{self.named(fetch.root)}()"
+        for how, key in fetch.steps:
+            shown = repr(key) if type(key) in (int, str) else self.named(key)
+            kept = [d for d in _MODULE_DICTS if isinstance(parent, torch.nn.Module) and key in vars(parent)[d]]
+            if kept:
+                expression = f"{self.named(parent)}.{kept[0]}[{shown}]"
+            else:
+                expression += f".{key}" if how == "attribute" else f"[{shown}]"
+            parent = getattr(parent, key) if how == "attribute" else parent[key]
+        return expression
+
+    def flag(self, flag: TrainingFlag) -> None:
+        """A module is the one it was, in its mode, with its hooks."""
+        module = self.named(flag.module)
+        self.require(f"{self.place(flag.fetch)} is {module} and {module}.training is {flag.training}")
+        if flag.hooks:
+            self.require(f"{self.named(module_hooks)}({module}) == {self.named(flag.hooks)}")
+        else:
+            names = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+            self.require(f"not ({' or '.join(f'{module}.{name}' for name in names)} or 'forward' in {module}.__dict__)")
+
+
+_MODULE_DICTS = ("_parameters", "_buffers", "_modules")
+
+
+def _quietly(fits: Callable[..., Any]) -> Check:
+    """The check without any class's `__torch_function__` in between; an error means no."""
+
+    def check(args: tuple, kwargs: dict) -> dict[str, Any] | None:
+        try:
+            with no_torch_function():
+                return fits(args, kwargs)
+        except Exception:
+            return None
+
+    return check
