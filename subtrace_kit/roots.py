@@ -20,7 +20,7 @@ from .traced_number import TracedNumber
 
 __all__ = [
     "DESCRIBING", "Place", "frame_roots", "function_roots", "functions_in", "is_closed", "is_simple", "is_user_class",
-    "names_in", "names_of_code", "roots", "slots_of", "steps_of_code",
+    "names_in", "names_of_code", "roots", "slots_of", "steps_of_code", "unset_variables",
 ]  # fmt: skip
 
 _ATOMS = (
@@ -130,6 +130,18 @@ def function_roots(function: types.FunctionType) -> Iterator[Root]:
     for name in sorted(steps_of_code(code)):
         if name.startswith("IMPORT_NAME ") and (module := sys.modules.get(name.split()[1])) is not None:
             yield Place(module.__name__, lambda module=module: module), names, None  # type: ignore[misc]
+
+
+def unset_variables(function: types.FunctionType) -> Iterator[tuple[str, Any, str, str]]:
+    """Variables of the closure, and globals that a function sets, which have no value yet: name, holder, how, key."""
+    code, space = function.__code__, function.__globals__
+    for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=False):
+        if not _filled(cell):
+            yield name, cell, "attribute", CELL
+    for step in sorted(steps_of_code(code)):
+        name = step.removeprefix("STORE_GLOBAL ")
+        if name != step and name not in space:
+            yield name, space, "item", name
 
 
 def frame_roots(frame: Any) -> Iterator[tuple[Place, frozenset[str]]]:

@@ -29,6 +29,7 @@ from .roots import (
     roots,
     slots_of,
     steps_of_code,
+    unset_variables,
 )
 from .source import is_internal
 
@@ -99,6 +100,9 @@ class Surroundings:
                 self.names |= names_of_code(part.__code__)
                 self.steps |= steps_of_code(part.__code__)
                 self.visit_roots(function_roots(part), depth)
+                self.bindings += [
+                    (Place(name, functools.partial(_same, None)), *rest) for name, *rest in unset_variables(part)
+                ]
 
     def visit_function_attributes(self, place: Place, function: types.FunctionType, depth: int) -> None:
         """The attributes that a user gave to a function."""
@@ -217,10 +221,24 @@ class Surroundings:
             for name, part in inner.items():
                 if isinstance(part, torch.Tensor):
                     self.visit_tensor(place.attribute(name), part, depth)
+            self.visit_wrapper_attributes(place, tensor, inner.keys(), depth)
         elif not known and hasattr(tensor, "__dict__"):
             self.owners.append((place, tensor))
             for name, item in list(vars(tensor).items()):
                 self.visit_part(place.attribute(name), item, depth + 1)
+
+    def visit_wrapper_attributes(self, place: Place, tensor: Any, apart: Iterable[str], depth: int) -> None:
+        """What a wrapper has besides the tensors that it lists: the recorder looks after what is written there."""
+        hidden = functools.partial(_hidden, _class_names(type(tensor)))
+        self.note_fact(f"attributes of {place.path} that hide those of its class", place, hidden, tensor)
+        self.note_fact(f"attributes of {place.path}", place, _attributes, tensor, self.asks)
+        for name, item in list(vars(tensor).items()):
+            if (
+                name not in apart
+                and not name.startswith("_sym_")
+                and (is_simple(item) or isinstance(item, torch.Tensor))
+            ):
+                self.visit(place.attribute(name), item, depth + 1)
 
     def visit_inside(self, place: Place, value: Any, depth: int) -> None:
         """The items of a container, the attributes of an object."""
@@ -290,6 +308,8 @@ class Surroundings:
         for base in cls.__mro__:
             if base not in self.classes and is_user_class(base):
                 self.classes[base] = None
+                own = Place(base.__name__, functools.partial(_same, base))
+                self.note_fact(f"attributes of {base.__name__} that hide those of its bases", own, _overrides, base)
                 for name, item in list(vars(base).items()):
                     self.visit_class_part(base, name, item, depth + 1)
 
@@ -392,12 +412,23 @@ def _members(value: Any) -> frozenset[Any]:
 
 
 def _attributes(value: Any) -> tuple[str, ...]:
-    return (*getattr(value, "__dict__", ()), *(name for name in slots_of(type(value)) if hasattr(value, name)))
+    # Under `_sym_` torch keeps answers of a class about its sizes.
+    own = [name for name in getattr(value, "__dict__", ()) if not name.startswith("_sym_")]
+    return (*own, *(name for name in slots_of(type(value)) if hasattr(value, name)))
 
 
 @functools.lru_cache(1024)
 def _class_names(cls: type) -> frozenset[str]:
     return frozenset(name for base in cls.__mro__ for name in vars(base))
+
+
+def _overrides(cls: Any) -> tuple[str, ...]:
+    names = {name for base in cls.__mro__[1:-1] for name in vars(base)}
+    return tuple([name for name in vars(cls) if name in names])
+
+
+def _same(value: Any) -> Any:
+    return value
 
 
 def _hidden(names: frozenset[str], value: Any) -> tuple[str, ...]:
