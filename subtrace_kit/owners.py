@@ -42,7 +42,7 @@ class Change:
 
     Args:
         owner: What has changed.
-        how: "attribute", "item", or "items" for a list as a whole.
+        how: "attribute", "item", or "items" for a list of another length as a whole.
         key: The name or key.
         value: What is there now; MISSING where it was deleted.
     """
@@ -187,6 +187,9 @@ def module_hooks(module: torch.nn.Module) -> tuple[Any, ...]:
 def _changes(owner: Owner, now: Any, copy: Any, how: str) -> list[Change]:
     if same_contents(now, copy):
         return []
+    if isinstance(now, list) and len(now) == len(copy):
+        pairs = enumerate(zip(now, copy, strict=True))
+        return [Change(owner, "item", index, item) for index, (item, before) in pairs if item is not before]
     if not isinstance(now, dict):
         return [Change(owner, "items", None, now)]
     if how in _MODULE_DICTS:

@@ -214,7 +214,8 @@ def _names_in_methods(cls: type) -> set[str]:
     found = [
         f for base in bases for name, item in vars(base).items() if name not in DESCRIBING for f in functions_in(item)
     ]
-    return {name for function in found for name in names_of_code(function.__code__)}
+    # What a dataclass generates compares and describes.
+    return {n for f in found if f.__code__.co_filename != "<string>" for n in names_of_code(f.__code__)}
 
 
 def functions_in(item: Any) -> Iterator[types.FunctionType]:
@@ -227,7 +228,11 @@ def functions_in(item: Any) -> Iterator[types.FunctionType]:
         seen.add(id(item))
         if isinstance(item, types.FunctionType):
             yield item
-        if isinstance(item, _DESCRIPTORS) or hasattr(type(item), "__wrapped__") or isinstance(item, types.FunctionType):
+        if (
+            isinstance(item, _DESCRIPTORS)
+            or "__wrapped__" in getattr(item, "__dict__", ())
+            or isinstance(item, types.FunctionType)
+        ):
             waiting += [
                 getattr(item, name, None) for name in ("__func__", "__wrapped__", "fget", "fset", "fdel", "func")
             ]

@@ -382,7 +382,7 @@ class Surroundings:
 
 
 def _is_function(value: Any) -> bool:
-    return isinstance(value, types.FunctionType) or hasattr(type(value), "__wrapped__")
+    return isinstance(value, types.FunctionType) or "__wrapped__" in getattr(value, "__dict__", ())
 
 
 def _is_numpy_random(value: Any) -> bool:
