@@ -13,6 +13,22 @@ from typing import Any
 
 import torch
 
+from .facts import (
+    answer,
+    array_content,
+    attributes_of,
+    class_place,
+    hiding,
+    is_array,
+    is_function,
+    is_numpy_random,
+    itself,
+    keys_of,
+    members_of,
+    module_entries,
+    names_of_class,
+    overriding,
+)
 from .intercept import hooks_of_all_modules, is_wrapper_type
 from .roots import (
     DESCRIBING,
@@ -55,10 +71,10 @@ class Surroundings:
 
     Args:
         fn: The program.
-        arguments: The leaves of its arguments, whose classes may have handlers.
+        arguments: The paths and leaves of its arguments: classes may have handlers, modules and functions come in.
     """
 
-    def __init__(self, fn: Any, arguments: Iterable[Any] = ()) -> None:
+    def __init__(self, fn: Any, arguments: Iterable[tuple[str, Any]] = ()) -> None:
         self.program = fn
         self.tensors: dict[int, list[Place]] = {}
         self.wrappers: list[torch.Tensor] = []
@@ -73,14 +89,18 @@ class Surroundings:
         self.left = ITEMS
         self.bindings: list[tuple[Place, Any, str, str]] = []  # variables: place, what holds it, how, key
         self.names: set[str] = set()
+        self.user_names: set[str] = set()  # those in code that no one but the user wrote
         self.steps: set[str] = set()
         self.maybe: list[tuple[Place, Any, frozenset[str]]] = []  # constants, if the code mentions the names
         self.looks: list[tuple[Place, Any, frozenset[str]]] = []  # keys of dicts
         self.asks: list[tuple[Place, Any, frozenset[str]]] = []  # names of attributes
         self.sure: list[int] = []  # the depth of an optimizer, all of which is read
         self.visit_roots(roots(fn), 0)
-        for cls in {type(a) for a in arguments if is_wrapper_type(type(a))}:
-            self.visit_class(cls, 0)
+        for path, leaf in arguments:
+            if is_wrapper_type(type(leaf)):
+                self.visit_class(type(leaf), 0)
+            elif not isinstance(leaf, torch.Tensor):
+                self.visit(Place(path, functools.partial(itself, leaf)), leaf, 0)
         self.visit_python_modules()
         self.choose_constants()
 
@@ -97,11 +117,12 @@ class Surroundings:
         for part in functions_in(function):
             if part not in self.functions and not is_closed(part):
                 self.functions.add(part)
-                self.names |= names_of_code(part.__code__)
+                self.user_names |= names_of_code(part.__code__)
+                self.names |= self.user_names
                 self.steps |= steps_of_code(part.__code__)
                 self.visit_roots(function_roots(part), depth)
                 self.bindings += [
-                    (Place(name, functools.partial(_same, None)), *rest) for name, *rest in unset_variables(part)
+                    (Place(name, functools.partial(itself, None)), *rest) for name, *rest in unset_variables(part)
                 ]
 
     def visit_function_attributes(self, place: Place, function: types.FunctionType, depth: int) -> None:
@@ -132,21 +153,21 @@ class Surroundings:
 
     def choose_constants(self) -> None:
         """Keep the constants that the code reads: it names the attributes on the way."""
-        every = bool(self.names & {"getattr", "vars", "__dict__"}) and self.asks_for_unknown()
-        looks = bool(self.steps & _LOOKING or self.names & _LOOKING_NAMES)
-        asks = bool(self.names & _ASKING_NAMES or self.steps & {"except"})
+        every = bool(self.user_names & {"getattr", "vars", "__dict__"}) and self.asks_for_unknown()
+        looks = bool(self.steps & _LOOKING or self.user_names & _LOOKING_NAMES)
+        asks = bool(self.user_names & _ASKING_NAMES or self.steps & {"except"})
         maybe = [*self.maybe, *(self.looks if looks else ()), *(self.asks if asks else ())]
         named = self.names.issuperset
         self.constants += [(place, value) for place, value, names in maybe if every or named(names)]
         stored = {step.split()[1] for step in self.steps if step.startswith(("STORE_ATTR ", "DELETE_ATTR "))}
         for cls in self.classes:
             for name in stored - vars(cls).keys():
-                self.bindings.append((_class_place(cls, name), cls, "attribute", name))
+                self.bindings.append((class_place(cls, name), cls, "attribute", name))
 
     def asks_for_unknown(self) -> bool:
         """Whether user code may ask for attributes by a name that it does not mention."""
         return bool(self.steps & {"FORMAT_VALUE", "FORMAT_SIMPLE", "FORMAT_WITH_SPEC", "GET_ITER"}) or bool(
-            self.names & {"vars", "__dict__"}
+            self.user_names & {"vars", "__dict__"}
         )
 
     def add_frame(self, frame: Any, stop: Any) -> None:
@@ -180,7 +201,7 @@ class Surroundings:
                 self.visit_class(value, depth)
         elif isinstance(value, types.ModuleType):
             self.visit_python_module(place, value)
-        elif _is_function(value) or is_closed(value):
+        elif is_function(value) or is_closed(value):
             self.note(place, value)
             if isinstance(value, types.FunctionType) and id(value) not in self.seen and not is_closed(value):
                 self.visit_function_attributes(place, value, depth)
@@ -201,7 +222,7 @@ class Surroundings:
 
     def note_fact(self, told: str, place: Place, ask: Callable[[Any], Any], value: Any, kept: Any = None) -> None:
         """What is true of a value: how long a list is, which keys a dict has."""
-        fact = Place(told, functools.partial(_answer, ask, place))
+        fact = Place(told, functools.partial(answer, ask, place))
         if self.sure:
             self.constants.append((fact, ask(value)))
         else:
@@ -229,9 +250,8 @@ class Surroundings:
 
     def visit_wrapper_attributes(self, place: Place, tensor: Any, apart: Iterable[str], depth: int) -> None:
         """What a wrapper has besides the tensors that it lists: the recorder looks after what is written there."""
-        hidden = functools.partial(_hidden, _class_names(type(tensor)))
+        hidden = functools.partial(hiding, names_of_class(type(tensor)))
         self.note_fact(f"attributes of {place.path} that hide those of its class", place, hidden, tensor)
-        self.note_fact(f"attributes of {place.path}", place, _attributes, tensor, self.asks)
         for name, item in list(vars(tensor).items()):
             if (
                 name not in apart
@@ -253,10 +273,10 @@ class Surroundings:
             for name in ("func", "args", "keywords"):
                 self.names.add(name)
                 self.visit(place.attribute(name), getattr(value, name), depth)
-        elif isinstance(value, random.Random) or _is_numpy_random(value):
+        elif isinstance(value, random.Random) or is_numpy_random(value):
             self.owners.append((place, value))
-        elif _is_array(value):
-            self.note_fact(place.path, place, _array_facts, value)
+        elif is_array(value):
+            self.note_fact(place.path, place, array_content, value)
         else:
             self.visit_object(place, value, depth)
 
@@ -264,9 +284,9 @@ class Surroundings:
         """The items of a container, and how many there are."""
         self.owners.append((place, value))
         if isinstance(value, dict):
-            self.note_fact(f"keys of {place.path}", place, _keys, value, self.looks)
+            self.note_fact(f"keys of {place.path}", place, keys_of, value, self.looks)
         elif isinstance(value, set):
-            self.note_fact(place.path, place, _members, value)
+            self.note_fact(place.path, place, members_of, value)
             return
         else:
             self.note_fact(f"length of {place.path}", place, len, value)
@@ -295,10 +315,10 @@ class Surroundings:
             place = Place(place.path, lambda: value)  # that it is this module is checked by its flag
         self.note_fact(f"class of {shown}", place, type, value)
         if is_user_class(cls):
-            hidden = functools.partial(_hidden, _class_names(cls))
+            hidden = functools.partial(hiding, names_of_class(cls))
             self.note_fact(f"attributes of {shown} that hide those of its class", place, hidden, value)
         if not is_module:
-            self.note_fact(f"attributes of {shown}", place, _attributes, value, self.asks)
+            self.note_fact(f"attributes of {shown}", place, attributes_of, value, self.asks)
 
     def visit_class(self, cls: type, depth: int) -> None:
         """What a class keeps, and what its methods find in globals."""
@@ -308,14 +328,14 @@ class Surroundings:
         for base in cls.__mro__:
             if base not in self.classes and is_user_class(base):
                 self.classes[base] = None
-                own = Place(base.__name__, functools.partial(_same, base))
-                self.note_fact(f"attributes of {base.__name__} that hide those of its bases", own, _overrides, base)
+                own = Place(base.__name__, functools.partial(itself, base))
+                self.note_fact(f"attributes of {base.__name__} that hide those of its bases", own, overriding, base)
                 for name, item in list(vars(base).items()):
                     self.visit_class_part(base, name, item, depth + 1)
 
     def visit_class_part(self, cls: type, name: str, item: Any, depth: int) -> None:
         """One attribute or method of a class."""
-        place = _class_place(cls, name)
+        place = class_place(cls, name)
         if name in DESCRIBING:
             return
         if found := list(functions_in(item)):
@@ -323,7 +343,7 @@ class Surroundings:
             for function in found:
                 self.visit_function(function, depth)
             if isinstance(item, functools.cached_property):
-                self.names.add("__dict__")
+                self.user_names.add("__dict__")
         elif not name.startswith("__") and name != "_abc_impl":
             self.bindings.append((place, cls, "attribute", name))
             self.visit_part(place, item, depth)
@@ -350,7 +370,9 @@ class Surroundings:
         self.owners.append((place, module))
         self.visit_type(place, module, 1)
         told = f"parameters, buffers and modules of {place.path or 'the program'}"
-        entries = Place(told, functools.partial(_entries, module))  # that it is this module is checked by its flag
+        entries = Place(
+            told, functools.partial(module_entries, module)
+        )  # that it is this module is checked by its flag
         self.constants.append((entries, entries()))
         for name in (*module._parameters, *module._buffers):
             self.visit_part(place.attribute(name), getattr(module, name), depth)
@@ -379,69 +401,3 @@ class Surroundings:
         """
         places = sorted(self.tensors.get(id(tensor), ()), key=lambda place: len(place.steps))
         return places or [Place(name, lambda: tensor)]
-
-
-def _is_function(value: Any) -> bool:
-    return isinstance(value, types.FunctionType) or "__wrapped__" in getattr(value, "__dict__", ())
-
-
-def _is_numpy_random(value: Any) -> bool:
-    numpy = sys.modules.get("numpy.random")
-    return numpy is not None and isinstance(value, (numpy.Generator, numpy.RandomState))
-
-
-def _is_array(value: Any) -> bool:
-    numpy = sys.modules.get("numpy")
-    return numpy is not None and isinstance(value, numpy.ndarray)
-
-
-def _array_facts(array: Any) -> tuple[Any, ...]:
-    return str(array.dtype), array.shape, array.tobytes() if array.dtype != object else repr(array)
-
-
-def _keys(value: Any) -> tuple[Any, ...]:
-    return tuple(key if is_simple(key) else (type(key).__name__, id(key)) for key in value)
-
-
-def _entries(module: Any) -> tuple[tuple[str, ...], ...]:
-    return tuple(module._parameters), tuple(module._buffers), tuple(module._modules)
-
-
-def _members(value: Any) -> frozenset[Any]:
-    return frozenset(_keys(value))
-
-
-def _attributes(value: Any) -> tuple[str, ...]:
-    # Under `_sym_` torch keeps answers of a class about its sizes.
-    own = [name for name in getattr(value, "__dict__", ()) if not name.startswith("_sym_")]
-    return (*own, *(name for name in slots_of(type(value)) if hasattr(value, name)))
-
-
-@functools.lru_cache(1024)
-def _class_names(cls: type) -> frozenset[str]:
-    return frozenset(name for base in cls.__mro__ for name in vars(base))
-
-
-def _overrides(cls: Any) -> tuple[str, ...]:
-    names = {name for base in cls.__mro__[1:-1] for name in vars(base)}
-    return tuple([name for name in vars(cls) if name in names])
-
-
-def _same(value: Any) -> Any:
-    return value
-
-
-def _hidden(names: frozenset[str], value: Any) -> tuple[str, ...]:
-    return tuple([name for name in getattr(value, "__dict__", ()) if name in names])
-
-
-def _answer(ask: Callable[[Any], Any], place: Place) -> Any:
-    try:
-        return ask(place())
-    except (TypeError, KeyError) as error:  # something else is there now
-        raise AttributeError(place.path) from error
-
-
-def _class_place(cls: type, name: str) -> Place:
-    """The place of what a class keeps itself, as it is kept."""
-    return Place(f"{cls.__name__}.{name}", lambda: vars(cls), (("entry", name),))

@@ -120,3 +120,23 @@ def test_another_value_is_refused(first, second):
         return x * 2 if held == first else x
 
     assert "instead of" in refused_after_change(variable(first, second, program))
+
+
+NUMBER = 2.0
+
+
+def times_global(x):
+    return x * NUMBER
+
+
+def test_a_module_and_a_function_among_the_arguments(monkeypatch):
+    net = torch.nn.LayerNorm(2)
+    trace = subtrace_kit.trace(lambda x, net, f: f(net(x)))(given(0), net, times_global)
+    assert torch.equal(trace(given(1), net, times_global), times_global(net(given(1))))
+    net.eps = 0.5
+    with pytest.raises(subtrace_kit.TraceError, match=r"net\.eps: 0\.5 instead of 1e-05"):
+        trace(given(1), net, times_global)
+    net.eps = 1e-5
+    monkeypatch.setitem(globals(), "NUMBER", 3.0)
+    with pytest.raises(subtrace_kit.TraceError, match=r"NUMBER: 3\.0 instead of 2\.0"):
+        trace(given(1), net, times_global)
