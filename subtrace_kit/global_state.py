@@ -36,14 +36,44 @@ def _give_autocast(state: tuple[Any, ...]) -> None:
         torch.set_autocast_dtype(device, dtype)
 
 
+def _deterministic() -> tuple[bool, bool]:
+    return torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+
+
+def _give_deterministic(state: tuple[bool, bool]) -> None:
+    torch.use_deterministic_algorithms(state[0], warn_only=state[1])
+
+
+def _anomaly() -> tuple[bool, bool]:
+    return torch.is_anomaly_enabled(), torch.is_anomaly_check_nan_enabled()
+
+
+def _give_anomaly(state: tuple[bool, bool]) -> None:
+    torch.autograd.set_detect_anomaly(*state)
+
+
+def _cudnn() -> tuple[bool, ...]:
+    return tuple(getattr(torch.backends.cudnn, name) for name in _CUDNN)
+
+
+def _give_cudnn(state: tuple[bool, ...]) -> None:
+    for name, flag in zip(_CUDNN, state, strict=True):
+        setattr(torch.backends.cudnn, name, flag)
+
+
+_CUDNN = ("enabled", "benchmark", "deterministic")
+
 _STATE: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
     "the program leaves grad mode changed": (torch.is_grad_enabled, torch.set_grad_enabled),
     "the program leaves the default dtype changed": (torch.get_default_dtype, torch.set_default_dtype),
     "the program leaves autocast changed": (_autocast, _give_autocast),
-    "the program leaves use_deterministic_algorithms changed": (
-        torch.are_deterministic_algorithms_enabled,
-        torch.use_deterministic_algorithms,
+    "the program leaves use_deterministic_algorithms changed": (_deterministic, _give_deterministic),
+    "the program leaves the matmul precision changed": (
+        torch.get_float32_matmul_precision,
+        torch.set_float32_matmul_precision,
     ),
+    "the program leaves anomaly detection changed": (_anomaly, _give_anomaly),
+    "the program leaves a flag of cudnn changed": (_cudnn, _give_cudnn),
     "the program leaves the number of threads changed": (torch.get_num_threads, torch.set_num_threads),
     "the program draws from Python's random": (random.getstate, random.setstate),
     "the program draws from numpy.random": (_numpy_state, _give_numpy),

@@ -510,3 +510,14 @@ any_autocast = torch._C._is_any_autocast_enabled
 flatten_tree = pytree.tree_flatten
 flatten_with_path = pytree.tree_flatten_with_path
 unflatten_tree = pytree.tree_unflatten
+
+
+def hooks_of_all_modules() -> tuple[Any, ...]:
+    """The hooks that run at every module."""
+    kinds = (
+        "_global_forward_hooks",
+        "_global_forward_pre_hooks",
+        "_global_backward_hooks",
+        "_global_backward_pre_hooks",
+    )
+    return tuple(hook for kind in kinds for hook in getattr(torch.nn.modules.module, kind).values())

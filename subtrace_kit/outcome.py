@@ -9,7 +9,7 @@ import torch
 
 from .copies import Copies, is_ragged
 from .guards import tensor_fields
-from .intercept import flatten_with_path, is_wrapper_type, memory_of, no_torch_function
+from .intercept import flat_parts, flatten_with_path, is_wrapper_type, memory_of, no_torch_function
 from .wrapper_state import read_state
 
 __all__ = ["FACTS", "Facts", "Items", "Outcome", "all_facts", "gradients", "look", "tree_facts", "walk"]
@@ -91,7 +91,7 @@ def _facts(value: Any, state: bool) -> Facts:
     if not isinstance(value, torch.Tensor):
         return {"class": type(value), "values": value}
     wrapper = is_wrapper_type(type(value))
-    names, metadata = value.__tensor_flatten__() if wrapper else ((), None)  # type: ignore[attr-defined]
+    names, metadata = flat_parts(value) if wrapper else ([], None)
     seen = {"class": type(value), **tensor_fields(value), "is_leaf": value.is_leaf}
     if state:
         own = read_state(value).attributes.items()

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import collections
 import operator
+import random
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import torch
+
+from .roots import slots_of
 
 __all__ = ["Change", "Owner", "Owners"]
 
@@ -37,7 +42,7 @@ class Change:
 
     Args:
         owner: What has changed.
-        how: "attribute", "item", or "items" for a list as a whole.
+        how: "attribute", "item", or "items" for a list of another length as a whole.
         key: The name or key.
         value: What is there now; MISSING where it was deleted.
     """
@@ -53,6 +58,7 @@ class Owners:
 
     def __init__(self) -> None:
         self.kept: list[tuple[Owner, Any, Any, str]] = []  # owner, container, its copy, how it is written
+        self.states: list[tuple[Owner, Callable[[], Any], Callable[[Any], Any], Any]] = []  # of random generators
         self.bindings: list[tuple[Owner, Any, str, str, Any]] = []  # a variable: owner, holder, how, key, value
 
     def watch(self, owner: Owner, obj: Any) -> None:
@@ -61,10 +67,14 @@ class Owners:
             for name in (*_MODULE_DICTS, *_HOOK_DICTS):
                 if name in vars(obj):
                     self.kept.append((owner, vars(obj)[name], vars(obj)[name].copy(), name))
-        if isinstance(obj, (list, dict, set)):
+        if (state := _random_state(obj)) is not None:
+            self.states.append((owner, *state, state[0]()))
+        elif isinstance(obj, (list, dict, set, collections.deque)):
             self.kept.append((owner, obj, obj.copy(), "item"))
         elif hasattr(obj, "__dict__"):
             self.kept.append((owner, vars(obj), vars(obj).copy(), "attribute"))
+        for name in slots_of(type(obj)):
+            self.bindings.append((owner, obj, "attribute", name, _bound(obj, "attribute", name)))
 
     def watch_argument(self, path: str, obj: Any) -> None:
         """Remember the lists, dicts and sets in an argument, at any depth."""
@@ -84,7 +94,17 @@ class Owners:
         for owner, holder, how, key, value in self.bindings:
             if (now := _bound(holder, how, key)) is not value:
                 found.append(Change(owner, how, key, now))
-        return found
+        found += [
+            Change(owner, "state", None, NewState())
+            for owner, read, _, before in self.states
+            if _differs(read(), before)
+        ]
+        return self.without_shared(found)
+
+    def without_shared(self, found: list[Change]) -> list[Change]:
+        """The changes, with a marker for a container that is put into two places: a trace would make two of it."""
+        seen = {id(now) for _, now, _, how in self.kept if how == "item"}
+        return [Change(c.owner, c.how, c.key, SharedContainer()) if _meets(c, seen) else c for c in found]
 
     def restore(self) -> None:
         """Give everything back as it was."""
@@ -92,14 +112,70 @@ class Owners:
             refill(now, copy)
         for _, holder, how, key, value in self.bindings:
             if _bound(holder, how, key) is not value:
-                setattr(holder, key, value) if how == "attribute" else holder.__setitem__(key, value)
+                _bind(holder, how, key, value)
+        for _, read, write, before in self.states:
+            if _differs(read(), before):
+                write(before)
+
+
+class NewState:
+    """Stands for the state of a random generator, which a trace cannot set."""
+
+
+class SharedContainer:
+    """Stands for a list or dict that the program puts into several places."""
+
+
+class NewlyRegistered:
+    """Stands for a buffer, parameter or submodule that the program registers, which a trace cannot do."""
+
+
+def _meets(change: Change, seen: set[int]) -> bool:
+    """Whether a new value holds a container that was met before; those it holds count as met."""
+    waiting = [change.value]
+    if change.how == "items":  # the list itself, with other items
+        waiting = [*change.value] if isinstance(change.value, list) else []
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, (list, dict)):
+            if id(value) in seen:
+                return True
+            seen.add(id(value))
+        if isinstance(value, (list, tuple, dict)):
+            waiting += value.values() if isinstance(value, dict) else value
+    return False
+
+
+def _random_state(obj: Any) -> tuple[Callable[[], Any], Callable[[Any], Any]] | None:
+    """How the state of a random generator of Python or numpy is read and given back."""
+    if isinstance(obj, random.Random):
+        return obj.getstate, obj.setstate
+    numpy = sys.modules.get("numpy.random")
+    if numpy is not None and isinstance(obj, numpy.RandomState):
+        return lambda: obj.get_state(legacy=False), obj.set_state
+    if numpy is not None and isinstance(obj, numpy.Generator):
+        return lambda: obj.bit_generator.state, lambda state: setattr(obj.bit_generator, "state", state)
+    return None
+
+
+def _differs(now: Any, before: Any) -> bool:
+    return repr(now) != repr(before)
 
 
 def _bound(holder: Any, how: str, key: str) -> Any:
+    if isinstance(holder, type):
+        return vars(holder).get(key, MISSING)  # its own, not that of a base
     try:
         return getattr(holder, key) if how == "attribute" else holder[key]
     except (LookupError, AttributeError, ValueError):
         return MISSING
+
+
+def _bind(holder: Any, how: str, key: str, value: Any) -> None:
+    if value is MISSING:
+        delattr(holder, key) if how == "attribute" else holder.__delitem__(key)
+    else:
+        setattr(holder, key, value) if how == "attribute" else holder.__setitem__(key, value)
 
 
 def module_hooks(module: torch.nn.Module) -> tuple[Any, ...]:
@@ -111,11 +187,24 @@ def module_hooks(module: torch.nn.Module) -> tuple[Any, ...]:
 def _changes(owner: Owner, now: Any, copy: Any, how: str) -> list[Change]:
     if same_contents(now, copy):
         return []
+    if isinstance(now, list) and len(now) == len(copy):
+        pairs = enumerate(zip(now, copy, strict=True))
+        return [Change(owner, "item", index, item) for index, (item, before) in pairs if item is not before]
     if not isinstance(now, dict):
         return [Change(owner, "items", None, now)]
-    how = "attribute" if how in _MODULE_DICTS else how
-    changed = [Change(owner, how, k, v) for k, v in now.items() if copy.get(k, MISSING) is not v]
-    return changed + [Change(owner, how, k, MISSING) for k in copy if k not in now]
+    if how in _MODULE_DICTS:
+        new = [
+            Change(owner, "attribute", k, v if k in copy else NewlyRegistered())
+            for k, v in now.items()
+            if copy.get(k) is not v
+        ]
+        return new + [Change(owner, "attribute", k, MISSING) for k in copy if k not in now]
+    gone = [k for k in copy if k not in now]
+    kept = [k for k in copy if k in now]
+    moved = next((i for i, (one, other) in enumerate(zip(kept, now, strict=False)) if one is not other), len(kept))
+    again = {*kept[moved:]}  # taken out and put in again: they stand last now
+    changed = [Change(owner, how, k, v) for k, v in now.items() if copy.get(k, MISSING) is not v or k in again]
+    return [Change(owner, how, k, MISSING) for k in (*gone, *kept[moved:])] + changed
 
 
 def same_contents(now: Any, copy: Any) -> bool:
@@ -131,7 +220,7 @@ def refill(container: Any, copy: Any) -> None:
     """Give a list, dict or set the contents it had."""
     if not same_contents(container, copy):
         container.clear()
-        container.extend(copy) if isinstance(container, list) else container.update(copy)
+        container.extend(copy) if isinstance(container, (list, collections.deque)) else container.update(copy)
 
 
 def map_changed(value: Any, tensor: Callable[[Any], Any]) -> Any:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dis
+import enum
 import functools
-import inspect
+import numbers
+import sys
 import types
 import weakref
 from collections.abc import Callable, Iterator
@@ -16,10 +18,19 @@ import torch
 from .source import is_internal
 from .traced_number import TracedNumber
 
-__all__ = ["Place", "frame_roots", "function_roots", "is_closed", "is_simple", "methods_of", "names_in", "roots"]
+__all__ = [
+    "DESCRIBING", "Place", "frame_roots", "function_roots", "functions_in", "is_closed", "is_simple", "is_user_class",
+    "names_in", "names_of_code", "roots", "slots_of", "steps_of_code", "unset_variables",
+]  # fmt: skip
 
-_ATOMS = (int, float, complex, bool, str, bytes, type(None), torch.dtype, torch.device, torch.layout)
+_ATOMS = (
+    int, float, complex, bool, str, bytes, type(None), range, slice, torch.dtype, torch.device, torch.layout,
+    torch.memory_format, torch.Size,
+)  # fmt: skip
 _CLOSED = (TracedNumber, type, types.ModuleType, types.BuiltinFunctionType)
+_FOREIGN = sys.stdlib_module_names - {
+    "builtins", "types", "functools", "collections", "argparse", "random", "__main__"
+}  # fmt: skip
 CELL = "cell_contents"
 
 
@@ -30,12 +41,17 @@ class Place:
     Args:
         path: How the user would write it: `fc1.weight`, `cache['k']`.
         root: Gives the object that the way starts from.
-        steps: The way: attribute names and item keys.
+        steps: The way: attribute names, entries of a class, item keys.
     """
 
     path: str
     root: Callable[[], Any] = field(compare=False)
     steps: tuple[tuple[str, Any], ...] = ()
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The names that code must mention to come here."""
+        return frozenset(key for how, key in self.steps if how != "item" and not key.startswith("__"))
 
     def __call__(self) -> Any:
         """What is there now."""
@@ -55,15 +71,19 @@ class Place:
 
 
 def is_simple(value: Any) -> bool:
-    """Whether a value is a Python constant: a number, a text, None, a dtype, or a tuple of them."""
-    return type(value) in _ATOMS or (type(value) is tuple and all(map(is_simple, value)))
+    """Whether a value is a Python constant: a number, a text, None, a dtype, an enum, or a tuple of them."""
+    if type(value) in _ATOMS or isinstance(value, (enum.Enum, numbers.Number)):
+        return not isinstance(value, TracedNumber)
+    return type(value) in (tuple, frozenset) and all(map(is_simple, value))
 
 
 def is_closed(value: Any) -> bool:
     """Whether an object is not looked into: a class, a Python module, a function that no user wrote, a trace."""
     if isinstance(value, types.FunctionType):
         return is_internal(value.__code__.co_filename)
-    return isinstance(value, _CLOSED) or type(value).__module__.partition(".")[0] == __package__
+    module = type(value).__module__
+    package = module.partition(".")[0]
+    return isinstance(value, _CLOSED) or package == __package__ or package in _FOREIGN or module.startswith("torch._")
 
 
 Root = tuple[Place, frozenset[str], tuple[Any, str, str] | None]
@@ -71,9 +91,11 @@ Root = tuple[Place, frozenset[str], tuple[Any, str, str] | None]
 
 
 def roots(fn: Any) -> Iterator[Root]:
-    """Where the search starts: the module, the owner of a method, closure, defaults and globals of a function."""
+    """Where the search starts: the function, the module, the owner of a method, the arguments of a partial."""
     owner = getattr(fn, "__self__", None)
-    if isinstance(fn, torch.nn.Module):
+    if isinstance(fn, types.FunctionType):
+        yield Place(fn.__name__, lambda: fn), frozenset(), None
+    elif isinstance(fn, torch.nn.Module):
         yield Place("", lambda: fn), frozenset(), None
     elif isinstance(fn, functools.partial):
         yield Place("args", lambda: fn.args), frozenset(), None
@@ -83,11 +105,12 @@ def roots(fn: Any) -> Iterator[Root]:
         yield Place("", lambda: owner), frozenset(), None
     elif owner is not None and not isinstance(owner, _CLOSED):
         yield Place("self", lambda: owner), names_in(type(owner)), None
-    function = inspect.unwrap(getattr(fn, "__func__", fn))
-    if isinstance(function, types.FunctionType):
-        yield from function_roots(function)
-    elif hasattr(fn, "__dict__") and not isinstance(fn, (torch.nn.Module, functools.partial, *_CLOSED)):
+    elif owner is None and hasattr(fn, "__dict__") and not isinstance(fn, _CLOSED):
         yield Place("self", lambda: fn), names_in(type(fn)), None
+    elif isinstance(owner, type):
+        yield Place(owner.__name__, lambda: owner), frozenset(), None
+    if isinstance(fn, types.MethodType):
+        yield Place(fn.__name__, lambda: fn.__func__), frozenset(), None
 
 
 def function_roots(function: types.FunctionType) -> Iterator[Root]:
@@ -104,6 +127,21 @@ def function_roots(function: types.FunctionType) -> Iterator[Root]:
         yield Place(name, lambda name=name: (function.__kwdefaults__ or {})[name]), names, None  # type: ignore[misc]
     for name in sorted(globals_of_code(code) & space.keys()):
         yield Place(name, lambda name=name: space[name]), names, (space, "item", name)  # type: ignore[misc]
+    for name in sorted(steps_of_code(code)):
+        if name.startswith("IMPORT_NAME ") and (module := sys.modules.get(name.split()[1])) is not None:
+            yield Place(module.__name__, lambda module=module: module), names, None  # type: ignore[misc]
+
+
+def unset_variables(function: types.FunctionType) -> Iterator[tuple[str, Any, str, str]]:
+    """Variables of the closure, and globals that a function sets, which have no value yet: name, holder, how, key."""
+    code, space = function.__code__, function.__globals__
+    for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=False):
+        if not _filled(cell):
+            yield name, cell, "attribute", CELL
+    for step in sorted(steps_of_code(code)):
+        name = step.removeprefix("STORE_GLOBAL ")
+        if name != step and name not in space:
+            yield name, space, "item", name
 
 
 def frame_roots(frame: Any) -> Iterator[tuple[Place, frozenset[str]]]:
@@ -132,13 +170,34 @@ _GLOBAL_STEPS = frozenset({"LOAD_GLOBAL", "LOAD_NAME", "STORE_GLOBAL"})
 
 @functools.lru_cache(1024)
 def names_of_code(code: types.CodeType) -> frozenset[str]:
-    """The names and texts that a function mentions, those in functions inside it too."""
-    found = set(code.co_names) | {c for c in code.co_consts if isinstance(c, str)}
+    """The names that a function reads and the texts that it mentions, those in functions inside it too."""
+    named = {step.argval for step in dis.get_instructions(code) if step.opname not in _NAMED_STEPS}
+    found = named.intersection(code.co_names) | {text for c in code.co_consts for text in _texts(c)}
     for part in code.co_consts:
         if isinstance(part, types.CodeType):
             found |= names_of_code(part)
     return frozenset(found)
 
+
+def _texts(constant: Any) -> list[str]:
+    return [c for c in (constant if isinstance(constant, tuple) else (constant,)) if isinstance(c, str)]
+
+
+@functools.lru_cache(1024)
+def steps_of_code(code: types.CodeType) -> frozenset[str]:
+    """The kinds of steps of a function and of those inside it; writes and imports with the name they are for."""
+    steps = list(dis.get_instructions(code))
+    found = {f"{s.opname} {s.argval}" if s.opname in _NAMED_STEPS else s.opname for s in steps}
+    kinds = [s.opname for s in steps]
+    if kinds.count("PUSH_EXC_INFO") > kinds.count("WITH_EXCEPT_START"):
+        found.add("except")
+    for part in code.co_consts:
+        if isinstance(part, types.CodeType):
+            found |= steps_of_code(part)
+    return frozenset(found)
+
+
+_NAMED_STEPS = frozenset({"STORE_ATTR", "DELETE_ATTR", "STORE_GLOBAL", "IMPORT_NAME"})
 
 _names_in: weakref.WeakKeyDictionary[type, frozenset[str]] = weakref.WeakKeyDictionary()
 
@@ -151,20 +210,57 @@ def names_in(cls: type) -> frozenset[str]:
 
 
 def _names_in_methods(cls: type) -> set[str]:
-    return {name for function in methods_of(cls) for name in names_of_code(function.__code__)}
+    bases = [base for base in cls.__mro__ if base not in (object, torch.nn.Module, torch.Tensor)]
+    found = [
+        f for base in bases for name, item in vars(base).items() if name not in DESCRIBING for f in functions_in(item)
+    ]
+    # What a dataclass generates compares and describes.
+    return {n for f in found if f.__code__.co_filename != "<string>" for n in names_of_code(f.__code__)}
 
 
-def methods_of(cls: type) -> Iterator[types.FunctionType]:
-    """The methods of a class in Python, those that only build or describe an object aside."""
+def functions_in(item: Any) -> Iterator[types.FunctionType]:
+    """The Python functions of what a class keeps: methods, properties, and those that a decorator has wrapped."""
+    waiting, seen = [item], set()
+    while waiting:
+        item = waiting.pop()
+        if id(item) in seen or item is None:
+            continue
+        seen.add(id(item))
+        if isinstance(item, types.FunctionType):
+            yield item
+        if (
+            isinstance(item, _DESCRIPTORS)
+            or "__wrapped__" in getattr(item, "__dict__", ())
+            or isinstance(item, types.FunctionType)
+        ):
+            waiting += [
+                getattr(item, name, None) for name in ("__func__", "__wrapped__", "fget", "fset", "fdel", "func")
+            ]
+
+
+_DESCRIPTORS = (staticmethod, classmethod, property, functools.cached_property, types.MethodType)
+
+
+def is_user_class(cls: type) -> bool:
+    """Whether a class is neither built in nor of torch, the kit or Python's own library."""
+    module = sys.modules.get(cls.__module__)
+    file = getattr(module, "__file__", None)
+    if cls.__module__ == "builtins" or (module is not None and file is None and cls.__module__ != "__main__"):
+        return False
+    return cls.__module__.partition(".")[0] not in (__package__, "torch") and not (file and is_internal(file))
+
+
+def slots_of(cls: type) -> list[str]:
+    """The attributes that the objects of a user's class keep in slots."""
+    found: list[str] = []
     for base in cls.__mro__:
-        for name, method in vars(base).items() if base not in (object, torch.nn.Module) else ():
-            function = getattr(method, "__func__", method)
-            if isinstance(function, types.FunctionType) and name not in _DESCRIBING:
-                yield function
+        names = vars(base).get("__slots__", ()) if is_user_class(base) else ()
+        found += [names] if isinstance(names, str) else list(names)
+    return [name for name in found if not name.startswith("__")]
 
 
-_DESCRIBING = frozenset(
-    {"__init__", "__repr__", "__setstate__", "__getstate__", "extra_repr", "reset_parameters", "_load_from_state_dict"}
+DESCRIBING = frozenset(
+    {"__repr__", "__setstate__", "__getstate__", "extra_repr", "reset_parameters", "_load_from_state_dict"}
 )
 
 

@@ -133,7 +133,7 @@ class _Recording:
         self.snapshot = Snapshot()
         self.state = GlobalState()
         self.recorder = Recorder(self.snapshot, ModulePaths(fn), backward, perturb)
-        self.places = self.recorder.places = Surroundings(places)
+        self.places = self.recorder.places = Surroundings(places, zip(self.paths, self.leaves, strict=True))
         given = [leaf for leaf in self.leaves if isinstance(leaf, torch.Generator)]
         self.recorder.generators = {id(g) for g in (*given, *self.places.generators)}
         self.flags = tuple(training_flag(place, module) for place, module in self.places.modules)
