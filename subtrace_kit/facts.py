@@ -79,7 +79,9 @@ def names_of_class(cls: type) -> frozenset[str]:
 def overriding(cls: Any) -> tuple[str, ...]:
     """The names in a class that hide those of its bases."""
     names = {name for base in cls.__mro__[1:-1] for name in vars(base)}
-    return tuple([name for name in vars(cls) if name in names])
+    # Python itself adds `__annotations__` and the like when they are asked for.
+    kept = {name: item for name, item in vars(cls).items() if not name.startswith("__") or callable(item)}
+    return tuple([name for name in kept if name in names])
 
 
 def itself(value: Any) -> Any:

@@ -93,7 +93,11 @@ def state_of(held):
     return repr(held.getstate() if isinstance(held, random.Random) else held.__reduce__())
 
 
-@pytest.mark.parametrize("held", [random.Random(0), np.random.default_rng(0), np.random.RandomState(0)], ids=repr)
+@pytest.mark.parametrize(
+    "held",
+    [random.Random(0), np.random.default_rng(0), np.random.RandomState(0)],
+    ids=["python", "numpy", "numpy before"],
+)
 def test_random_generators(held):
     before = state_of(held)
     told = on(held, lambda held: held.uniform(0, 1), lambda: state_of(held))
