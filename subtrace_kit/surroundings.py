@@ -51,6 +51,9 @@ from .source import is_internal
 
 __all__ = ["Surroundings"]
 
+_CALLED_AGAIN = (torch.Tensor, torch.autograd.Function)
+"""Classes whose methods a trace calls again: what they find outside is their own affair."""
+
 DEPTH, ITEMS = 12, 50_000
 """How deep and how far the search goes; what lies beyond is held by reference."""
 
@@ -322,7 +325,7 @@ class Surroundings:
 
     def visit_class(self, cls: type, depth: int) -> None:
         """What a class keeps, and what its methods find in globals."""
-        if cls in self.classes or depth >= DEPTH:
+        if cls in self.classes or depth >= DEPTH or issubclass(cls, _CALLED_AGAIN):
             return
         self.names |= names_in(cls)
         for base in cls.__mro__:
