@@ -96,6 +96,8 @@ class Recorder:
         self.handed_out = 0  # how many numbers from data the program has been given
         self.perturb = perturb
         self.data_dependent = 0  # how many ops so far had a result whose shape depends on data
+        self.backward_ran = False
+        self.without_gradient: dict[int, Value] = {}  # tensors from outside whose gradient the program found missing
         self.properties: set[Value] = set()  # what was read from properties
         self.default_dtype = torch.get_default_dtype()
         self.paused = False
@@ -133,6 +135,7 @@ class Recorder:
         event = Event(function_symbol(func), None, None, source)
         call = func
         if name in ops.BACKWARD:
+            self.backward_ran = True
             call = self.through_outside(func)
         if name in ops.GRAPH_CHANGES and args[0].requires_grad:
             self.keep_graph(args[0])
@@ -141,11 +144,19 @@ class Recorder:
                 self.store.settle_holders(None)
         out = self.run(event, FUNCTION, call, args, kwargs)
         if out is None and name == "__get__":
-            event.out = self.store.numbers.new(None, "grad", guarded=True)  # the program may ask whether it is there
-            self.emit(event)
+            self.note_absence(event, args[0])
         if name in ops.HOOKS:
             self.snapshot.watch_handle(out)
         return out
+
+    def note_absence(self, event: Event, tensor: torch.Tensor) -> None:
+        """A gradient that is not there, as the program may ask: so it must be at each run."""
+        value = self.store.known(tensor)
+        if value is not None and value.root.outside and not self.backward_ran:
+            self.without_gradient[id(value.root)] = value.root  # known before the run, so the guard looks
+            return
+        event.out = self.store.numbers.new(None, "grad", guarded=True)
+        self.emit(event)
 
     def answer(self, func: Any, args: tuple, kwargs: dict) -> Any:
         """A question about a tensor; where its kind does not tell the answer, each run must give the same."""

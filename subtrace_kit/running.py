@@ -72,9 +72,7 @@ class Runner:
             for tie in self.trace.ties:
                 if look(tie.fetch) is not functools.reduce(getattr, tie.attributes, leaves[tie.argument]):
                     path = ".".join((self.trace.guard.arguments[tie.argument].path, *tie.attributes))
-                    raise _changed(
-                        f"argument {path}: no longer the same tensor as {tie.path}", "one of them was replaced"
-                    )
+                    raise _tie_broken(path, tie.path)
             captured = self.captured()
             check_captures(self.trace, captured)
             return captured
@@ -124,10 +122,6 @@ class Runner:
                 "a number or a size that came out of a tensor is a constant of this trace: a handler computes with it"
             )
             way_out = "trace again on such data; keep it a 0-dim tensor; a trace as written computes most numbers anew"
-        if bound is not None and bound.symbol.name.endswith(".grad.__get__"):
-            what = f"the gradient of {bound.args[0].name} is there now; the program found None when it was recorded"
-            cause = "gradients that an earlier backward left: zero_grad() in the program saw none to reset"
-            way_out = "trace again now that they are there, or set them to None before each run"
         told = TraceError(
             what,
             source=bound.source if bound else None,
@@ -146,12 +140,16 @@ def check_captures(trace: Trace, captured: dict[str, Any]) -> None:
         if found := difference(capture.proxy, tensor):
             raise _changed(f"captured tensor {capture.path}: {found}", "a parameter was replaced or cast")
         if any(look(fetch) is not tensor for fetch in capture.others):
-            raise _changed(f"captured tensor {capture.path}: no longer shared", "tied weights were untied")
+            also = ", ".join(getattr(fetch, "path", "another place") for fetch in capture.others)
+            what = f"captured tensor {capture.path}: no longer the one that is also at {also}"
+            raise _changed(what, "a parameter was replaced in one of these places, an optimizer among them")
     for flag in trace.flags:
         if (changed := flag_difference(flag)) is not None:
             raise _changed(f"module {flag.path or trace.name}: {changed[0]}", changed[1])
     for constant in trace.constants:
         if found := constant_difference(constant):
+            if constant.path.endswith(".grad") and constant.value is None:
+                raise _tie_broken(constant.path, "")
             raise _changed(f"{constant.path}: {found}", "a Python value that the program reads was changed")
 
 
@@ -179,6 +177,16 @@ def look(fetch: Callable[[], Any]) -> Any:
         return fetch()
     except (LookupError, AttributeError):
         return MISSING
+
+
+def _tie_broken(path: str, other: str) -> TraceError:
+    if other:
+        return _changed(f"argument {path}: no longer the same tensor as {other}", "one of them was replaced")
+    return TraceError(
+        f"the gradient of {path.removesuffix('.grad')} is there now; the program found None when it was recorded",
+        cause="gradients that an earlier backward left: zero_grad() in the program saw none to reset",
+        way_out="trace again now that they are there (jit does), or set them to None before each run",
+    )
 
 
 def _changed(what: str, cause: str) -> TraceError:

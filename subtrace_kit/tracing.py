@@ -278,11 +278,25 @@ class _Recording:
             context=self.context,
             failure=failure,
             flags=self.flags,
-            constants=self.constants,
+            constants=(*self.constants, *self.absent_gradients()),
             owners=tuple(self.owners),
-            ties=self.ties,
+            ties=(*self.ties, *self.absent_argument_gradients(values)),
             program=self.fn,
         )
+
+    def absent_gradients(self) -> Iterator[Constant]:
+        """Captured tensors that must have no gradient, as the program found them."""
+        for value, (place, *_) in self.recorder.store.captures:
+            if id(value.root) in self.recorder.without_gradient:
+                yield Constant(f"{place.path}.grad", None, lambda place=place: place().grad)  # type: ignore[misc]
+
+    def absent_argument_gradients(self, values: list[Any]) -> Iterator[Tie]:
+        """Tensors among the arguments that must have no gradient."""
+        for index, (value, leaf) in enumerate(zip(values, self.leaves, strict=True)):
+            for attributes, tensor in parts(leaf) if isinstance(value, Value) else ():
+                known = self.recorder.store.known(tensor)
+                if known is not None and id(known.root) in self.recorder.without_gradient:
+                    yield Tie(index, (*attributes, "grad"), "", lambda: None)
 
     def argument(self, freezer: Freezer, path: str, value: Any) -> Argument:
         if not isinstance(value, Value):

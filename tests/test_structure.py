@@ -39,7 +39,9 @@ def on_net(change):
 
 
 CHANGES = {
-    "captured tensor a: no longer shared": lambda net: setattr(net, "b", torch.nn.Parameter(torch.zeros(2))),
+    "captured tensor a: no longer the one that is also at b": lambda net: setattr(
+        net, "b", torch.nn.Parameter(torch.zeros(2))
+    ),
     "captured tensor a: dtype float64 instead of float32": lambda net: net.double(),
     "captured a is no longer there": lambda net: delattr(net, "a"),
     "module parts.0: another module": lambda net: net.parts.__setitem__(0, torch.nn.Tanh()),
