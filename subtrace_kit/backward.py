@@ -8,11 +8,13 @@ from typing import Any
 
 import torch
 
+from .causes import is_declined
 from .errors import TraceError
 from .guards import Argument, Guard
 from .intercept import build_wrapper, current_listener, flat_parts, flatten_tree, is_wrapper_type
 from .made_inputs import make_arguments
 from .proxies import Proxy, TensorProxy
+from .shown import message
 from .symbols import BoundSymbol, Context, proxies_in
 from .trace import Trace
 from .tracing import record
@@ -74,12 +76,16 @@ def _under_forward_line(error: TraceError) -> TraceError:
     while failing.subsymbols and not failing.module:
         failing = failing.subsymbols[-1]
     where = failing.module or "backward"
+    cause, way_out, reason = error.cause, error.way_out, error.__cause__
+    if isinstance(reason, NotImplementedError) or is_declined(reason):
+        cause = "the class has a rule for the forward op but none for what its backward sends"
+        way_out = f"add a rule for {failing.symbol.name} to the class, or wrap the op in an autograd.Function"
     told = BackwardError(
-        f"in the {where}: {failing.symbol.name} fails: {error.__cause__}",
+        f"in the {where}: {failing.symbol.name} fails: {message(reason) if reason else error.what}",
         source=failing.source,
         handler=error.handler,
-        cause="the class has a rule for the forward op but none for what its backward sends",
-        way_out=f"add a rule for {failing.symbol.name} to the class, or wrap the op in an autograd.Function",
+        cause=cause,
+        way_out=way_out,
     )
     told.trace, told.in_class = error.trace, failing.symbol.name != GRAD
     return told

@@ -53,5 +53,5 @@ def _unsound(what: str, bound: BoundSymbol | None) -> TraceError:
         what,
         source=bound.source if bound else None,
         cause="an operation made a tensor in a way that torch's dispatcher does not show",
-        way_out="run the trace as written; keep such tensors in places that __tensor_flatten__ names",
+        way_out="run `t` itself instead of lower(t); keep such tensors in places that __tensor_flatten__ names",
     )

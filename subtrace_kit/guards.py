@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from .errors import TraceError
-from .intercept import flat_parts, flatten_tree, flatten_with_path, global_context, is_wrapper_type, memory_of
+from .intercept import (
+    flat_parts,
+    flatten_tree,
+    flatten_with_path,
+    global_context,
+    is_wrapper_type,
+    memory_of,
+    tree_children,
+)
 from .proxies import SubclassTensorProxy, TensorProxy
+from .shown import beside, instead, shown
 from .symbols import DEFAULT_CONTEXT, Context, type_text
 
 __all__ = ["Argument", "Guard", "difference", "same_metadata"]
@@ -69,7 +78,7 @@ class Guard:
         """
         leaves, spec = flatten_tree((args, kwargs))
         if spec != self.spec:
-            raise self._refusal("the arguments", f"structure {_structure(args, kwargs)} instead of the recorded one")
+            raise self._refusal("the arguments", self._other_structure(spec, leaves))
         for argument, leaf in zip(self.arguments, leaves, strict=True):
             if found := _leaf_difference(argument, leaf):
                 raise self._refusal(f"argument {argument.path}", found)
@@ -88,6 +97,10 @@ class Guard:
             if getattr(now, name) != getattr(recorded, name):
                 raise self._refusal(f"{name} mode", f"{getattr(now, name)} instead of {getattr(recorded, name)}")
 
+    def _other_structure(self, spec: Any, leaves: list[Any]) -> str:
+        recorded = [_kind(a.value) if a.proxy is None else _proxy_class(a.proxy).__name__ for a in self.arguments]
+        return f"structure {beside(call_text(spec, map(_kind, leaves)), call_text(self.spec, recorded))}"
+
     def _refusal(self, what: str, found: str) -> TraceError:
         return TraceError(
             f"{what}: {found}",
@@ -96,17 +109,43 @@ class Guard:
         )
 
 
-def _structure(args: tuple, kwargs: dict) -> str:
-    return f"({', '.join([*(type(a).__name__ for a in args), *(f'{k}=' for k in kwargs)])})"
+def call_text(spec: Any, leaves: Iterable[str]) -> str:
+    """The structure of arguments as in a call: `(list of leaves, key=leaf)`.
+
+    Args:
+        spec: Pytree structure of (args, kwargs).
+        leaves: What to write for each leaf.
+    """
+    names = iter(leaves)
+    args, kwargs = tree_children(spec)
+    parts = [_structure(child, names) for child in tree_children(args)]
+    parts += [
+        f"{key}={_structure(child, names)}" for key, child in zip(kwargs.context, tree_children(kwargs), strict=True)
+    ]
+    return f"({', '.join(parts)})"
+
+
+def _structure(spec: Any, names: Iterator[str]) -> str:
+    if spec.is_leaf():
+        return next(names)
+    parts = [_structure(child, names) for child in tree_children(spec)]
+    if spec.type is dict:
+        return "{" + ", ".join(f"{shown(key)}: {part}" for key, part in zip(spec.context, parts, strict=True)) + "}"
+    inside = ", ".join(parts)
+    return f"[{inside}]" if spec.type is list else f"{'' if spec.type is tuple else spec.type.__name__}({inside})"
+
+
+def _kind(value: Any) -> str:
+    return "None" if value is None else type(value).__name__
 
 
 def _leaf_difference(argument: Argument, leaf: Any) -> str:
     if argument.proxy is not None:
         return difference(argument.proxy, leaf)
     if isinstance(leaf, torch.Tensor):
-        return f"a {type(leaf).__name__} instead of {argument.value!r}"
+        return f"a {type(leaf).__name__} instead of {shown(argument.value)}"
     same = type(leaf) is type(argument.value) and same_metadata(leaf, argument.value)
-    return "" if same else f"{leaf!r} instead of {argument.value!r}"
+    return "" if same else instead(leaf, argument.value)
 
 
 def difference(proxy: TensorProxy, tensor: Any, where: str = "") -> str:
@@ -122,7 +161,7 @@ def difference(proxy: TensorProxy, tensor: Any, where: str = "") -> str:
         return f"{prefix}{type(tensor).__name__} instead of a tensor"
     wrapper = isinstance(proxy, SubclassTensorProxy)
     if wrapper or is_wrapper_type(type(tensor)):
-        wanted = proxy.cls if isinstance(proxy, SubclassTensorProxy) else torch.Tensor
+        wanted = _proxy_class(proxy)
         if type(tensor) is not wanted:
             return f"{prefix}class {type(tensor).__name__} instead of {wanted.__name__}"
     for name, found in tensor_fields(tensor).items():
@@ -132,6 +171,10 @@ def difference(proxy: TensorProxy, tensor: Any, where: str = "") -> str:
     return _inner_difference(proxy, tensor, where) if isinstance(proxy, SubclassTensorProxy) else ""
 
 
+def _proxy_class(proxy: TensorProxy) -> type:
+    return proxy.cls if isinstance(proxy, SubclassTensorProxy) else torch.Tensor
+
+
 def _inner_difference(proxy: SubclassTensorProxy, tensor: Any, where: str) -> str:
     names, metadata = flat_parts(tensor)
     wanted = [name for name, _ in proxy.inner]
@@ -139,7 +182,7 @@ def _inner_difference(proxy: SubclassTensorProxy, tensor: Any, where: str) -> st
     if list(names) != wanted:
         return f"{prefix}inner tensors {list(names)} instead of {wanted}"
     if not same_metadata(metadata, proxy.metadata):
-        return f"{prefix}metadata {metadata!r} instead of {proxy.metadata!r}"
+        return f"{prefix}metadata {instead(metadata, proxy.metadata)}"
     for name, inner in proxy.inner:
         if found := difference(inner, getattr(tensor, name), f"{where}.{name}"):
             return found

@@ -180,7 +180,7 @@ def _leaves_torch(bound: BoundSymbol) -> TraceError:
         f"a handler takes data out of torch with {bound.args[0]}, so it cannot be lowered",
         source=bound.source,
         cause="numbers computed outside torch would be frozen into the lowered trace",
-        way_out="stay in torch ops inside __torch_dispatch__, or run the trace as written",
+        way_out="stay in torch ops inside __torch_dispatch__, or run `t` itself instead of lower(t)",
     )
 
 

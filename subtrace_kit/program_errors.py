@@ -6,8 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from . import ops
+from .causes import Failure, cause_of, is_declined, unsupported
 from .errors import TraceError
-from .source import Source, is_internal
+from .protocol import rule_source
+from .source import Source, definition, innermost
+from .values import Event, values_in
 
 if TYPE_CHECKING:
     from .owners import Change
@@ -48,33 +52,45 @@ def unknown_result(leaf: Any, fn: Any) -> TraceError:
     )
 
 
-def as_trace_error(error: Exception, recorder: Recorder) -> TraceError:
+def as_trace_error(error: Exception, recorder: Recorder, fn: Any) -> TraceError:
+    """What to say of whatever ended the program."""
     if isinstance(error, TraceError):
         return error
-    events = [event for seen, event in recorder.failures if seen is error]
-    where = f" in {events[-1].symbol.name}" if events else ""
-    inner = f" ({events[0].symbol.name})" if len(events) > 1 else ""
+    seen = unsupported(error, recorder.failures)
+    events = [event for other, event in recorder.failures if other is seen]
+    failure = _failure(seen, events)
+    cause, way_out = cause_of(failure)
     return TraceError(
-        f"{type(error).__name__}{where}{inner}: {error}",
-        source=events[-1].source if events else _innermost(error),
-        handler=_innermost(error),
-        cause="the program fails in eager as well, or its class has no rule for this op",
-        way_out="run the program once without trace(); add the rule to the class",
+        _what(failure, events),
+        source=events[-1].source if events else innermost(error) or _definition(fn),
+        handler=_declining(events) if is_declined(seen) else innermost(seen),
+        cause=cause,
+        way_out=way_out,
     )
 
 
-def _innermost(error: BaseException) -> Source | None:
-    """The innermost user line of a traceback."""
-    found = None
-    step = error.__traceback__
-    while step is not None:
-        code = step.tb_frame.f_code
-        if not is_internal(code.co_filename):
-            found = Source(code.co_filename, step.tb_lineno, code.co_name)
-        step = step.tb_next
-    return found
+def _failure(error: BaseException, events: list[Event]) -> Failure:
+    if not events:
+        return Failure(error)
+    classes = {v.cls.__name__: None for v in values_in((events[0].args, events[0].kwargs)) if v.cls is not None}
+    backward = any(event.symbol.name.rpartition(".")[2] in ops.BACKWARD for event in events)
+    return Failure(error, events[0].symbol.name, tuple(classes), backward)
+
+
+def _what(failure: Failure, events: list[Event]) -> str:
+    kind, text = type(failure.error).__name__, failure.text
+    where = f" in {events[-1].symbol.name}" if events else ""
+    inner = f" ({events[0].symbol.name})" if len(events) > 1 else ""
+    if is_declined(failure.error):  # torch's own text lists the modes of the recorder among the handlers
+        text = f"{' and '.join(failure.classes)}.__torch_dispatch__ returned NotImplemented"
+    return f"{kind}{where}{inner}: {text}"
+
+
+def _declining(events: list[Event]) -> Source | None:
+    """The handler that has answered NotImplemented: it is in no traceback."""
+    cls = next((v.cls for e in events[:1] for v in values_in((e.args, e.kwargs)) if v.cls is not None), None)
+    return None if cls is None else rule_source(cls, "__torch_dispatch__")
 
 
 def _definition(fn: Any) -> Source | None:
-    code = getattr(fn, "__code__", None)
-    return Source(code.co_filename, code.co_firstlineno, code.co_name) if code else None
+    return definition(getattr(fn, "__code__", None))

@@ -16,6 +16,7 @@ from .guards import difference, same_metadata
 from .intercept import no_torch_function
 from .owners import MISSING, module_hooks
 from .quick_guard import quick_guard
+from .shown import instead, message
 from .trace import Attribute, Constant, Trace, TrainingFlag
 
 __all__ = ["Runner", "runner"]
@@ -116,7 +117,7 @@ class Runner:
                 bound = next((ln.bound for ln in reversed(self.lines[: index + 1]) if ln.bound is not None), None)
             step = step.tb_next
         name = f" in {bound.symbol.name}" if bound else ""
-        what = f"{type(error).__name__}{name} while the trace ran: {error}"
+        what = f"{type(error).__name__}{name} while the trace ran: {message(error)}"
         cause = "data of another kind than recorded, or an op that fails on them in eager as well"
         way_out = "run the program without the kit on the same input; trace again with such input"
         if str(error).startswith(CHANGED_DATA):
@@ -124,7 +125,9 @@ class Runner:
             cause = (
                 "a number or a size that came out of a tensor is a constant of this trace: a handler computes with it"
             )
-            way_out = "trace again on such data; keep it a 0-dim tensor; a trace as written computes most numbers anew"
+            way_out = (
+                "trace again on such data; keep it a 0-dim tensor; `t` itself, not lower(t), computes most numbers anew"
+            )
         told = TraceError(
             what,
             source=bound.source if bound else None,
@@ -174,7 +177,7 @@ def constant_difference(constant: Constant) -> str:
 
 
 def _value_difference(now: Any, then: Any) -> str:
-    return "" if type(now) is type(then) and same_metadata(now, then) else f"{now!r} instead of {then!r}"
+    return "" if type(now) is type(then) and same_metadata(now, then) else instead(now, then)
 
 
 def look(fetch: Callable[[], Any]) -> Any:

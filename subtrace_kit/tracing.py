@@ -319,7 +319,7 @@ class _Recording:
     def explain(self, error: Exception, values: list[Any]) -> TraceError:
         """A TraceError for whatever ended the program, with the trace up to there."""
         recorder = self.recorder
-        told = recorder.refusal if recorder.refusal is not None else as_trace_error(error, recorder)
+        told = recorder.refusal if recorder.refusal is not None else as_trace_error(error, recorder, self.fn)
         top = recorder.top
         failing = [event for seen, event in recorder.failures if seen is error]
         if failing:

@@ -18,6 +18,7 @@ from .errors import TraceError
 from .made_inputs import make_arguments
 from .outcome import FACTS
 from .report import DIFFERS, SKIPPED, Check, Report
+from .shown import message
 from .side import Side
 from .trace import Trace
 
@@ -81,7 +82,7 @@ def _made_up(trace: Trace) -> Given:
         made = make_arguments(trace.guard)
         trace.guard.check(*made)
     except (RuntimeError, AssertionError) as error:
-        reason = str(error).splitlines()[0]
+        reason = (message(error) or type(error).__name__).splitlines()[0]
         raise TraceError(
             f"no arguments can be made up for {trace.name}: {reason}",
             cause="arguments that share memory or are sparse, special values inside a class, or a missing device",
