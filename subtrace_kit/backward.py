@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from .called import expect_trace
 from .causes import is_declined
 from .errors import TraceError
 from .guards import Argument, Guard
@@ -46,6 +47,7 @@ def backward(trace: Trace) -> Trace:
         >>> [b.symbol.name for b in subtrace_kit.backward(t).bound_symbols]
         ['aten.cos.default', 'aten.mul.Tensor']
     """
+    expect_trace(trace, "backward")
     if trace.program is None:
         raise TraceError("this trace does not know its program", way_out="call backward on the trace before lowering")
     args, kwargs = make_arguments(trace.guard)
@@ -77,7 +79,7 @@ def _under_forward_line(error: TraceError) -> TraceError:
         failing = failing.subsymbols[-1]
     where = failing.module or "backward"
     cause, way_out, reason = error.cause, error.way_out, error.__cause__
-    if isinstance(reason, NotImplementedError) or is_declined(reason):
+    if is_declined(reason) or (isinstance(reason, NotImplementedError) and "has no rule for" in cause):
         cause = "the class has a rule for the forward op but none for what its backward sends"
         way_out = f"add a rule for {failing.symbol.name} to the class, or wrap the op in an autograd.Function"
     told = BackwardError(

@@ -110,20 +110,21 @@ def _fake(failure: Failure) -> Texts | None:
     )
 
 
+UNINITIALIZED = "uninitialized (parameter|buffer)"
 _FREED = "the program runs a backward twice through one graph; the first has freed what it saved"
 _SHAPES = "arguments whose shapes do not fit this op"
 # What the message says, the cause, the way out; the first two rows are also for errors outside of ops.
 _KNOWN: tuple[tuple[str, str, str], ...] = (
     (
-        r"because it has weakref",
+        r"because it has weakref|Couldn't swap",
         "torch.utils.swap_tensors, which .to() of a module with wrapper parameters calls too, takes no tensor that "
         "something refers to weakly, and the recorder so refers to each tensor that it has seen",
         "swap or convert outside the traced program; inside it, write with copy_() under torch.no_grad()",
     ),
     (
-        r"uninitialized parameter|uninitialized buffer",
+        UNINITIALIZED,
         "a lazy module (torch.nn.LazyLinear and its kin) that was not called yet: a trace needs its parameters",
-        "call the module once before tracing",
+        "call the module once before tracing; make one with its sizes (torch.nn.Linear) inside a program",
     ),
     (r"backward through the graph a second time", _FREED, "backward(retain_graph=True) the first time"),
     (

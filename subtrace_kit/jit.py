@@ -6,6 +6,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+from .called import expect_program
 from .errors import TraceError
 from .passes import lower
 from .running import runner
@@ -18,12 +19,14 @@ LIMIT = 64
 """Kinds of input after which a program is taken to have too many."""
 
 
-def jit(fn: Callable[..., Any], *, backend: str = "eager") -> Callable[..., Any]:
+def jit(fn: Callable[..., Any], *given: Any, backend: str = "eager", **named: Any) -> Callable[..., Any]:
     """Run a program through lowered traces, one for each kind of input.
 
     Args:
         fn: A function or an nn.Module.
+        *given: Nothing: the program's arguments belong into the second call.
         backend: "eager" runs the lowered ops one by one.
+        **named: Nothing, likewise.
 
     Returns:
         A function that is called like `fn`. Its attribute `traces` lists the lowered traces.
@@ -37,6 +40,7 @@ def jit(fn: Callable[..., Any], *, backend: str = "eager") -> Callable[..., Any]
         >>> f(torch.ones(2)), f(torch.ones(3)), len(f.traces)
         (tensor([2., 2.]), tensor([2., 2., 2.]), 2)
     """
+    expect_program(fn, "jit", given, named)
     if backend != "eager":
         raise TraceError(f"jit has no backend {backend!r}", cause="only lowered ops are run", way_out='backend="eager"')
     return _Jitted(fn)

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from . import ops
 from .backward import BackwardError, backward
+from .called import expect_trace
 from .errors import TraceError
 from .ledger import record_ledger
 from .proxies import NumberProxy, Proxy, SubclassTensorProxy, TensorProxy
@@ -45,6 +46,7 @@ def lower(trace: Trace, *, check_backward: bool = True) -> Trace:
         >>> [b.symbol.name for b in subtrace_kit.lower(t).bound_symbols]
         ['getattr', 'aten.mul.Tensor']
     """
+    expect_trace(trace, "lower")
     if trace.failure:
         raise TraceError("the trace of a failed program cannot be lowered", way_out="mend the program first")
     lowered = drop_dead_code(flatten_inputs(unroll(trace)))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from . import ops
-from .causes import Failure, cause_of, is_declined, unsupported
+from .causes import UNINITIALIZED, Failure, cause_of, is_declined, unsupported
 from .errors import TraceError
 from .protocol import rule_source
 from .source import Source, definition, innermost
@@ -83,6 +84,8 @@ def _what(failure: Failure, events: list[Event]) -> str:
     inner = f" ({events[0].symbol.name})" if len(events) > 1 else ""
     if is_declined(failure.error):  # torch's own text lists the modes of the recorder among the handlers
         text = f"{' and '.join(failure.classes)}.__torch_dispatch__ returned NotImplemented"
+    if re.search(UNINITIALIZED, text):  # torch's own text speaks of load_state_dict
+        text = "a parameter or buffer of a lazy module is not there yet"
     return f"{kind}{where}{inner}: {text}"
 
 

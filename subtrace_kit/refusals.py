@@ -31,7 +31,7 @@ def of_function(func: Any, name: str, args: tuple, source: Source | None, store:
     texts: tuple[str, str, str] | None = None
     if name in _SPECIAL:
         texts = _SPECIAL[name](func, args, store)
-    elif in_functorch():
+    if texts is None and in_functorch():
         texts = (
             "a functorch transform (vmap, grad, jvp, ...) inside the program",
             "inside a transform torch hands out stand-ins for the real tensors",
@@ -77,10 +77,21 @@ def _set(func: Any, args: tuple, store: Store) -> tuple[str, str, str] | None:
     )
 
 
+def _dual(func: Any, args: tuple, store: Store) -> tuple[str, str, str] | None:
+    if in_functorch():  # jvp makes dual tensors too
+        return None
+    return (
+        "forward-mode derivatives (torch.autograd.forward_ad) inside the program",
+        "a dual tensor belongs to the dual_level() of the recorded run, which is gone at the next one",
+        "enter dual_level() and make the dual tensors outside, and call the trace on them; or use a backward",
+    )
+
+
 _SPECIAL: dict[str, Any] = {
     **dict.fromkeys(ops.LEAVES_TORCH, _reader),
     **dict.fromkeys(ops.BRANCHES, _branch),
     **dict.fromkeys(ops.HOOKS, _hook),
+    **dict.fromkeys(ops.DUAL, _dual),
     "__set__": _set,
 }
 

@@ -14,6 +14,7 @@ import torch
 
 from . import __version__, ops
 from .attached import attribute_guards
+from .called import expect_program, with_program
 from .errors import TraceError
 from .freeze import Freezer
 from .global_state import GlobalState, state_changed
@@ -35,7 +36,7 @@ from .values import Event, Value
 __all__ = ["record", "trace"]
 
 
-def trace(fn: Callable[..., Any], *, fake: bool = False) -> Callable[..., Trace]:
+def trace(fn: Callable[..., Any], *given: Any, fake: bool = False, **named: Any) -> Callable[..., Trace]:
     """Record one run of a program as a trace.
 
     The program runs for real: its wrapper objects are real instances of the user's classes. What it
@@ -43,7 +44,9 @@ def trace(fn: Callable[..., Any], *, fake: bool = False) -> Callable[..., Trace]
 
     Args:
         fn: A function or an nn.Module.
+        *given: Nothing: the program's arguments belong into the second call.
         fake: Run on fake tensors: shapes only, no memory, and devices that are not there.
+        **named: Nothing, likewise.
 
     Returns:
         A function that takes the program's arguments, any pytree, and returns the Trace.
@@ -57,12 +60,7 @@ def trace(fn: Callable[..., Any], *, fake: bool = False) -> Callable[..., Trace]
         >>> t(torch.zeros(2))
         tensor([1., 1.])
     """
-    if not callable(fn):
-        raise TraceError(
-            f"trace() takes a function or an nn.Module, not {type(fn).__name__}",
-            cause="the result of a call was passed instead of the function",
-            way_out="subtrace_kit.trace(fn)(*args)",
-        )
+    expect_program(fn, "trace", given, named)
 
     def start(*args: Any, **kwargs: Any) -> Trace:
         if current_listener() is not None:
@@ -78,7 +76,7 @@ def trace(fn: Callable[..., Any], *, fake: bool = False) -> Callable[..., Trace]
                 return record(fn, args, kwargs)
         return record(fn, args, kwargs)
 
-    return start
+    return with_program(start, fn)
 
 
 def record(fn: Any, args: tuple, kwargs: dict, *, places: Any = None, backward: bool = False) -> Trace:

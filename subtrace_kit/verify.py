@@ -12,6 +12,7 @@ import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
+from .called import expect_trace
 from .comparison import Comparison
 from .copies import Given
 from .errors import TraceError
@@ -60,11 +61,7 @@ def verify(
         >>> subtrace_kit.verify(t, torch.ones(2, 3)).ok
         True
     """
-    if not isinstance(trace, Trace):
-        raise TraceError(
-            f"verify takes a trace, not a {type(trace).__name__}",
-            way_out="verify(subtrace_kit.trace(fn)(*args), *args)",
-        )
+    expect_trace(trace, "verify", ", *args")
     if trace.failure or trace.program is None:
         raise TraceError("this trace has no program to compare with", way_out="verify a trace that trace() returned")
     made_up = not (args or kwargs) and bool(trace.guard.arguments)
