@@ -221,8 +221,8 @@ def _missing_rule(failure: Failure) -> Texts | None:
     if "Could not run" in failure.text:
         return f"torch has no kernel of {op} for the inner tensors that the handler hands it", LOOK
     whose = " or ".join(failure.classes) or "the class"
-    where = "the backward sends it" if failure.backward else "the line above sends it"
-    return f"{whose} has no rule for {op}; {where}", f"add a rule for {op} to {whose}"
+    sent = ", which the backward sends" if failure.backward else ""
+    return f"{whose} has no rule for {op}{sent}", f"add a rule for {op} to {whose}"
 
 
 def _type(failure: Failure) -> Texts | None:

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from . import ops
 from .backward import BackwardError, backward
 from .called import expect_trace
+from .data_guards import with_data_guards
 from .errors import TraceError
 from .ledger import record_ledger
 from .proxies import NumberProxy, Proxy, SubclassTensorProxy, TensorProxy
@@ -52,7 +53,7 @@ def lower(trace: Trace, *, check_backward: bool = True) -> Trace:
     lowered = drop_dead_code(flatten_inputs(unroll(trace)))
     if check_backward and trace.program is not None and _wants_gradient(trace):
         try_backward(trace)
-    return record_ledger(trace, lowered)
+    return with_data_guards(record_ledger(trace, lowered))
 
 
 def _wants_gradient(trace: Trace) -> bool:
