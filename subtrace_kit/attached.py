@@ -12,6 +12,7 @@ from .guards import parts
 from .intercept import flat_parts, flatten_tree, is_wrapper_type
 from .protocol import rule_source
 from .roots import is_simple, names_in
+from .shown import key_text
 from .source import Source
 from .trace import Attribute
 from .wrapper_state import read_state
@@ -83,7 +84,7 @@ def _way(item: Any, tensor: torch.Tensor, path: str, depth: int = 0) -> str | No
         return None
     steps: list[tuple[str, Any]] = [(f".{name}", part) for name, part in getattr(item, "__dict__", {}).items()]
     if isinstance(item, dict):
-        steps = [(f"[{key!r}]", part) for key, part in item.items()]
+        steps = [(f"[{key_text(key)}]", part) for key, part in item.items()]
     elif isinstance(item, (list, tuple)):
         steps = [(f"[{index}]", part) for index, part in enumerate(item)]
     found = (_way(part, tensor, f"{path}{step}", depth + 1) for step, part in steps)

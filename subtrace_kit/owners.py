@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from .roots import slots_of
+from .shown import key_text
 
 __all__ = ["Change", "Owner", "Owners"]
 
@@ -82,7 +83,7 @@ class Owners:
             self.watch(Owner(path, None, path), obj)
         if isinstance(obj, (list, tuple, dict)):
             for key, item in obj.items() if isinstance(obj, dict) else enumerate(obj):
-                self.watch_argument(f"{path}[{key!r}]", item)
+                self.watch_argument(f"{path}[{key_text(key)}]", item)
 
     def watch_binding(self, path: str, holder: Any, how: str, key: str) -> None:
         """Remember which object a variable is: of a closure (the holder is its cell) or global."""

@@ -11,6 +11,7 @@ from . import ops
 from .causes import UNINITIALIZED, Failure, cause_of, is_declined, unsupported
 from .errors import TraceError
 from .protocol import rule_source
+from .shown import key_text
 from .source import Source, definition, innermost
 from .values import Event, values_in
 
@@ -23,7 +24,13 @@ __all__ = ["as_trace_error", "changed_owner", "left_changed", "unknown_result"]
 
 def changed_owner(change: Change, fn: Any) -> TraceError:
     """The error for a program that puts a Python value into something that was there before."""
-    key = "" if change.key is None else f" {change.key!r}" if change.how == "attribute" else f"[{change.key!r}]"
+    key = (
+        ""
+        if change.key is None
+        else f" {key_text(change.key)}"
+        if change.how == "attribute"
+        else f"[{key_text(change.key)}]"
+    )
     return TraceError(
         f"the program changes {change.how.removesuffix('s')}{key} of {change.owner.path or 'the module'}"
         f" to a {type(change.value).__name__}",

@@ -9,7 +9,7 @@ import torch
 
 from .errors import TraceError
 from .intercept import build_wrapper, flat_parts, is_wrapper_type
-from .shown import message, shown
+from .shown import key_text, message, shown
 from .source import Source, building_line, definition, innermost
 
 __all__ = ["flatten", "rule_source", "try_unflatten"]
@@ -166,7 +166,7 @@ def hidden_tensor(value: Any, depth: int = 0) -> str | None:
         return None
     for key, item in _items(value):
         if (where := hidden_tensor(item, depth + 1)) is not None:
-            return f" under {key!r}{where}"
+            return f" under {key_text(key)}{where}"
     return None
 
 

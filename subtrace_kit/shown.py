@@ -12,7 +12,7 @@ import torch
 from .intercept import unwatched
 from .symbols import dtype_text
 
-__all__ = ["beside", "instead", "message", "shown"]
+__all__ = ["beside", "instead", "key_text", "message", "shown"]
 
 _LONGEST, _DEPTH, _ITEMS = 300, 4, 20
 
@@ -42,6 +42,11 @@ def instead(found: Any, wanted: Any) -> str:
 def beside(found: str, wanted: str) -> str:
     """Two texts that stand for different things, beside each other."""
     return f"{found} instead of {wanted}" + (", another one that reads the same" if found == wanted else "")
+
+
+def key_text(key: Any) -> str:
+    """The key of an item, whole where it can be written."""
+    return repr(key) if isinstance(key, (str, int, float, bytes)) else shown(key)
 
 
 def message(error: BaseException) -> str:
