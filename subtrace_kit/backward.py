@@ -15,7 +15,6 @@ from .guards import Argument, Guard
 from .intercept import build_wrapper, current_listener, flat_parts, flatten_tree, is_wrapper_type
 from .made_inputs import make_arguments
 from .proxies import Proxy, TensorProxy
-from .shown import message
 from .symbols import BoundSymbol, Context, proxies_in
 from .trace import Trace
 from .tracing import record
@@ -83,14 +82,19 @@ def _under_forward_line(error: TraceError) -> TraceError:
         cause = "the class has a rule for the forward op but none for what its backward sends"
         way_out = f"add a rule for {failing.symbol.name} to the class, or wrap the op in an autograd.Function"
     told = BackwardError(
-        f"in the {where}: {failing.symbol.name} fails: {message(reason) if reason else error.what}",
+        f"in the {where}: {failing.symbol.name} fails: {told_by(error)}",
         source=failing.source,
         handler=error.handler,
         cause=cause,
         way_out=way_out,
     )
-    told.trace, told.in_class = error.trace, failing.symbol.name != GRAD
+    told.trace, told.in_class, told.inside = error.trace, failing.symbol.name != GRAD, error.inside
     return told
+
+
+def told_by(error: TraceError) -> str:
+    """What an error says, without the type of that which caused it."""
+    return (error.__cause__ is not None and error.what.partition(": ")[2]) or error.what
 
 
 def _joint(trace: Trace) -> Any:

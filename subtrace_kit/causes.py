@@ -22,6 +22,7 @@ Texts = tuple[str, str]
 """The usual cause and the way out."""
 
 HANDLERS = ("__torch_dispatch__", "__torch_function__")
+_OF_CLASS = ("__new__", "__init__", "__tensor_flatten__", "__tensor_unflatten__")
 FIND_OUT = "run the program once without trace() to see whether it fails there too"
 LOOK = "print(error.trace) shows the operations up to here; the one that failed stands last"
 
@@ -51,6 +52,11 @@ class Failure:
     def in_handler(self) -> bool:
         """Whether the handler of a class was at work."""
         return any(line.function in HANDLERS for line in self.lines)
+
+    @property
+    def in_class(self) -> bool:
+        """Whether code of a class was at work: a handler, a constructor, a half of the flatten protocol."""
+        return any(line.function in (*HANDLERS, *_OF_CLASS) for line in self.lines)
 
     @property
     def text(self) -> str:
@@ -95,9 +101,14 @@ def _recursion(failure: Failure) -> Texts | None:
             "call super().__torch_function__(func, types, args, kwargs), or the function under "
             "torch._C.DisableTorchFunctionSubclass()",
         )
+    if not failure.classes:
+        return (
+            "the __torch_dispatch__ of a mode runs ops with the mode entered again, and so comes back to itself",
+            "run them as they are: a mode is off inside its own __torch_dispatch__",
+        )
     return (
         "__torch_dispatch__ runs the op on the wrapper itself again, or prints it, and so comes back to itself",
-        "run the op on the inner tensors: take them out of all arguments first, those in lists too",
+        "run the op on the inner tensors, and print those: take them out of all arguments first, those in lists too",
     )
 
 

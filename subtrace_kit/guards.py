@@ -131,7 +131,7 @@ def _structure(spec: Any, names: Iterator[str]) -> str:
     parts = [_structure(child, names) for child in tree_children(spec)]
     if spec.type is dict:
         return "{" + ", ".join(f"{shown(key)}: {part}" for key, part in zip(spec.context, parts, strict=True)) + "}"
-    inside = ", ".join(parts)
+    inside = ", ".join(parts) + ("," if spec.type is tuple and len(parts) == 1 else "")
     return f"[{inside}]" if spec.type is list else f"{'' if spec.type is tuple else spec.type.__name__}({inside})"
 
 

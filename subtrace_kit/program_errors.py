@@ -68,13 +68,16 @@ def as_trace_error(error: Exception, recorder: Recorder, fn: Any) -> TraceError:
     events = [event for other, event in recorder.failures if other is seen]
     failure = _failure(seen, events)
     cause, way_out = cause_of(failure)
-    return TraceError(
+    told = TraceError(
         _what(failure, events),
         source=events[-1].source if events else innermost(error) or _definition(fn),
         handler=_declining(events) if is_declined(seen) else innermost(seen),
         cause=cause,
         way_out=way_out,
     )
+    if not (failure.in_class or is_declined(seen)):
+        told.inside = "inside it"  # a hook, or the backward of a Function
+    return told
 
 
 def _failure(error: BaseException, events: list[Event]) -> Failure:
@@ -89,6 +92,7 @@ def _what(failure: Failure, events: list[Event]) -> str:
     kind, text = type(failure.error).__name__, failure.text
     where = f" in {events[-1].symbol.name}" if events else ""
     inner = f" ({events[0].symbol.name})" if len(events) > 1 else ""
+    inner += f", module {events[-1].module}" if events and events[-1].module else ""
     if is_declined(failure.error):  # torch's own text lists the modes of the recorder among the handlers
         text = f"{' and '.join(failure.classes)}.__torch_dispatch__ returned NotImplemented"
     if re.search(UNINITIALIZED, text):  # torch's own text speaks of load_state_dict

@@ -43,7 +43,7 @@ def test_both_structures_are_shown():
     with pytest.raises(TraceError) as caught:
         trace({"a": X, "b": (X,)}, y=None)
     assert caught.value.what == (
-        "the arguments: structure ({'a': Tensor, 'b': (Tensor)}, y=None)"
+        "the arguments: structure ({'a': Tensor, 'b': (Tensor,)}, y=None)"
         " instead of ({'a': Tensor, 'b': [int, Tensor]}, y=None)"
     )
 

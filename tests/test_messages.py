@@ -77,6 +77,33 @@ def test_an_op_of_the_backward_that_the_class_lacks():
     assert way_out == "add a rule for aten.cos.default to NoCos"
 
 
+def test_a_handler_that_declines_in_the_backward():
+    class Declines(classes.Base):
+        @classmethod
+        def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+            mine = func is not torch.ops.aten.cos.default
+            return super().__torch_dispatch__(func, types, args, kwargs) if mine else NotImplemented
+
+    trace = subtrace_kit.trace(lambda t: t.sin())(Declines(torch.ones(2)).requires_grad_())
+    with pytest.raises(TraceError) as caught:
+        subtrace_kit.backward(trace)
+    assert caught.value.what.endswith("aten.cos.default fails: Declines.__torch_dispatch__ returned NotImplemented")
+
+
+def test_the_line_of_a_hook_is_not_said_to_be_in_a_class():
+    def program(x):
+        y = x * 2
+        y.register_hook(lambda g: g.nope)
+        y.sum().backward()
+
+    assert "  inside it at " in told(program, grad(2))
+
+
+def test_a_module_of_torch_is_named():
+    net = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Linear(3, 3))
+    assert "(aten.addmm.default), module 1: mat1 and mat2" in told(net, torch.ones(2, 2))
+
+
 # ------------------------------------------------------------------------------------------ a class
 
 
@@ -144,6 +171,20 @@ def test_a_handler_that_comes_back_to_itself():
     assert "runs the op on the wrapper itself again" in cause(told(lambda t: t.sin(), Again(torch.ones(2))))[0]
     text = told(lambda t: t.sin(), AgainFunction(torch.ones(2)))
     assert cause(text)[0].startswith("__torch_function__ calls the function on the wrapper itself again")
+
+
+class EntersItself(torch.utils._python_dispatch.TorchDispatchMode):
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        with self:
+            return func(*args, **(kwargs or {}))
+
+
+def test_a_mode_that_comes_back_to_itself():
+    def program(x):
+        with EntersItself():
+            return x + 1
+
+    assert cause(told(program, torch.ones(2)))[0].startswith("the __torch_dispatch__ of a mode runs ops with the mode")
 
 
 def test_a_program_that_calls_itself():
