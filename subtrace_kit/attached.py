@@ -13,6 +13,7 @@ from .intercept import flat_parts, flatten_tree, is_wrapper_type
 from .protocol import rule_source
 from .roots import is_simple, names_in
 from .source import Source
+from .tensor_facts import asked
 from .trace import Attribute
 from .wrapper_state import read_state
 
@@ -37,6 +38,8 @@ def attribute_guards(leaves: Iterable[Any], names: Iterable[str]) -> Iterator[At
             for name, value in _apart(tensor):
                 if is_simple(value) and name in named | by_class:
                     yield Attribute(index, (*way, name), value, by_class=name not in named)
+            for told, ask in asked(tensor, named | by_class):
+                yield Attribute(index, way, ask(tensor), ask=ask, fact=told)
 
 
 def _apart(tensor: torch.Tensor) -> Iterator[tuple[str, Any]]:

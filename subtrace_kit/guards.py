@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +12,7 @@ import torch
 from .errors import TraceError
 from .intercept import flat_parts, flatten_tree, flatten_with_path, global_context, is_wrapper_type, memory_of
 from .proxies import SubclassTensorProxy, TensorProxy
+from .roots import is_simple
 from .symbols import DEFAULT_CONTEXT, Context, type_text
 
 __all__ = ["Argument", "Guard", "difference", "same_metadata"]
@@ -105,8 +107,7 @@ def _leaf_difference(argument: Argument, leaf: Any) -> str:
         return difference(argument.proxy, leaf)
     if isinstance(leaf, torch.Tensor):
         return f"a {type(leaf).__name__} instead of {argument.value!r}"
-    same = type(leaf) is type(argument.value) and same_metadata(leaf, argument.value)
-    return "" if same else f"{leaf!r} instead of {argument.value!r}"
+    return "" if same_value(leaf, argument.value) else f"{leaf!r} instead of {argument.value!r}"
 
 
 def difference(proxy: TensorProxy, tensor: Any, where: str = "") -> str:
@@ -177,6 +178,30 @@ def same_metadata(found: Any, wanted: Any) -> bool:
         return bool(found == wanted)
     except Exception:
         return False
+
+
+def same_value(found: Any, wanted: Any) -> bool:
+    """Whether one Python value can stand for another: constants of one type that are equal, the very same object.
+
+    Objects that say they are equal may hold different tensors: they count where all that they hold does.
+    """
+    if found is wanted:
+        return True
+    if type(found) is not type(wanted):
+        return False
+    if isinstance(wanted, float):
+        return repr(found) == repr(wanted)  # tells 0.0 from -0.0, and takes nan for nan
+    if is_simple(wanted):
+        return same_metadata(found, wanted)
+    if isinstance(wanted, (list, tuple)):
+        return len(found) == len(wanted) and all(map(same_value, found, wanted))
+    if isinstance(wanted, dict):
+        return list(found) == list(wanted) and all(map(same_value, found.values(), wanted.values()))
+    if isinstance(wanted, torch.Tensor) or not same_metadata(found, wanted):
+        return False
+    if type(wanted).__module__.partition(".")[0] in sys.stdlib_module_names:
+        return not isinstance(wanted, (set, frozenset)) or all(map(is_simple, wanted))
+    return hasattr(wanted, "__dict__") and same_value(vars(found), vars(wanted))
 
 
 def _show(value: Any) -> str:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable
 
+import torch
+
 from . import ops
 from .backward import BackwardError, backward
 from .errors import TraceError
 from .ledger import record_ledger
 from .proxies import NumberProxy, Proxy, SubclassTensorProxy, TensorProxy
+from .refusals import raw_storage
 from .symbols import BoundSymbol, Context, Kind, proxies_in
 from .trace import Trace
 
@@ -95,6 +98,8 @@ def unroll(trace: Trace) -> Trace:
 def _unrolled(bound: BoundSymbol, context: Context | None, every: bool = False) -> Iterable[BoundSymbol]:
     if bound.symbol is ops.ESCAPE:
         raise _leaves_torch(bound)
+    if any(isinstance(argument, torch.UntypedStorage) for argument in bound.args):
+        raise raw_storage(bound.source)
     modes = context is not None and bool(context.modes)
     if _is_followed(bound, context, every):
         yield replayed(bound.replace(context=context))

@@ -24,6 +24,8 @@ from . import ops, refusals
 from .errors import TraceError
 from .intercept import (
     RANDOM_STATE,
+    RECLASSED,
+    FakeTensor,
     Modes,
     OpOverload,
     base_of,
@@ -31,6 +33,7 @@ from .intercept import (
     flatten_tree,
     global_context,
     handles_functions,
+    handles_ops,
     is_wrapper_type,
     lacks_protocol,
     no_torch_function,
@@ -39,6 +42,7 @@ from .module_paths import ModulePaths
 from .node_lines import NodeLines
 from .ops import OpInfo, function_symbol, op_info, written_tensors
 from .protocol import no_protocol
+from .roots import Place
 from .snapshot import Snapshot
 from .source import building_line, located, nearest_line
 from .store import Store
@@ -97,7 +101,7 @@ class Recorder:
         self.perturb = perturb
         self.data_dependent = 0  # how many ops so far had a result whose shape depends on data
         self.backward_ran = False
-        self.without_gradient: dict[int, Value] = {}  # tensors from outside whose gradient the program found missing
+        self.gradients: dict[int, Value] = {}  # tensors from outside of whose gradients the program has asked
         self.properties: set[Value] = set()  # what was read from properties
         self.default_dtype = torch.get_default_dtype()
         self.paused = False
@@ -120,6 +124,10 @@ class Recorder:
             event = Event(Symbol(f"torch.{name}", Kind.FUNCTION, func), None, None, nearest_line())
             event.writes = True
             return self.run(event, FUNCTION, func, args, kwargs)
+        if name in RECLASSED:
+            if any(isinstance(a, type) and handles_ops(a) for a in args):
+                return func(*args, **kwargs)  # it is built in several steps: not ready to be looked at
+            return self.run(Event(function_symbol(func), None, None, nearest_line()), FUNCTION, func, args, kwargs)
         if kind in (FUNCTION, ATEN):
             if name in ops.LEAVES_TORCH:
                 return self.read_inside(name, func, args, kwargs)
@@ -142,21 +150,25 @@ class Recorder:
         if self.store.pending:
             with self.bookkeeping:
                 self.store.settle_holders(None)
+        gradient = name == "__get__" and func.__self__.__name__ == "grad"
+        if gradient and not self.backward_ran:
+            with self.bookkeeping:
+                self.store.find_gradient(args[0])
         out = self.run(event, FUNCTION, call, args, kwargs)
-        if out is None and name == "__get__":
-            self.note_absence(event, args[0])
+        if gradient:
+            self.note_gradient(event, args[0], out)
         if name in ops.HOOKS:
             self.snapshot.watch_handle(out)
         return out
 
-    def note_absence(self, event: Event, tensor: torch.Tensor) -> None:
-        """A gradient that is not there, as the program may ask: so it must be at each run."""
+    def note_gradient(self, event: Event, tensor: torch.Tensor, out: Any) -> None:
+        """A gradient that is there or not, as the program may ask: so it must be at each run."""
         value = self.store.known(tensor)
         if value is not None and value.root.outside and not self.backward_ran:
-            self.without_gradient[id(value.root)] = value.root  # known before the run, so the guard looks
-            return
-        event.out = self.store.numbers.new(None, "grad", guarded=True)
-        self.emit(event)
+            self.gradients[id(value.root)] = value.root  # known before the run, so the guard looks
+        elif out is None:
+            event.out = self.store.numbers.new(None, "grad", guarded=True)
+            self.emit(event)
 
     def answer(self, func: Any, args: tuple, kwargs: dict) -> Any:
         """A question about a tensor; where its kind does not tell the answer, each run must give the same."""
@@ -453,10 +465,20 @@ class Recorder:
         return error
 
     def find_places(self, obj: torch.Tensor, name: str) -> list[Any]:
-        """Where a tensor from outside is kept; if nowhere that is known, the functions that run are looked through."""
+        """Where a tensor from outside is kept; if nowhere that is known, the functions that run are looked through.
+
+        A backward finds what autograd keeps: that alone may be held without a place.
+        """
         if id(obj) not in self.places.tensors:
             self.places.add_frame(sys._getframe(1), _run_program_code)
-        return self.places.find(obj, name)
+        if places := self.places.find(obj):
+            return places
+        if (leaf := self.snapshot.leaf_with(obj)) is not None:
+            return [Place("gradient", lambda: leaf.grad)]
+        shape_only = isinstance(obj, FakeTensor) or obj.is_meta  # a class may compute shapes with such
+        if self.nodes is None and not shape_only:
+            raise self.refuse(refusals.unknown_origin(obj, nearest_line()))
+        return [Place(name, lambda: obj)]
 
     def branch_on_number(self) -> TraceError:
         """Refuse a comparison or truth test of a number that was taken out of a tensor."""

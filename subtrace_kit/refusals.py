@@ -95,6 +95,16 @@ def branch_on_number(source: Source | None) -> TraceError:
     )
 
 
+def unknown_origin(tensor: torch.Tensor, source: Source | None) -> TraceError:
+    """The error for a tensor that the recorder has not seen and that no variable holds."""
+    return TraceError(
+        f"a {type(tensor).__name__} of shape {list(tensor.shape)} of unknown origin",
+        source=source,
+        cause="it was made where nothing is recorded (another thread, C++, `._base`), or kept where nobody looks",
+        way_out="pass it as an argument, keep it in a variable or an attribute, or make it in a recorded op",
+    )
+
+
 def raw_storage(source: Source | None) -> TraceError:
     """The error for a tensor made from raw storage."""
     return TraceError(

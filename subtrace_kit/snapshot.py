@@ -9,6 +9,7 @@ import torch
 
 from .intercept import memory_of, set_version, storage_id, unwatched
 from .owners import Owners
+from .tensor_facts import kind_of
 from .twins import changes_graph
 from .wrapper_state import State, read_state, write_state
 
@@ -53,6 +54,16 @@ class Snapshot:
                     self.fragile.append(tensor)
                 grad = tensor.grad if tensor.is_leaf else None
                 self._grads[id(tensor)] = (tensor, grad, tensor.requires_grad, tensor.is_leaf)
+
+    def gradient_before(self, tensor: Any) -> Any:
+        """What kind of gradient a tensor had when it was first remembered."""
+        return kind_of(self._grads[id(tensor)][1]) if id(tensor) in self._grads else None
+
+    def leaf_with(self, gradient: torch.Tensor) -> Any:
+        """The tensor from before the program that had this gradient, and still has it."""
+        with unwatched():
+            found = (t for t, grad, *_ in self._grads.values() if grad is gradient and t.is_leaf and t.grad is grad)
+            return next(found, None)
 
     def state_before(self, obj: Any) -> State | None:
         """The Python attributes that a wrapper had when it was first remembered."""

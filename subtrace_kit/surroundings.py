@@ -395,12 +395,6 @@ class Surroundings:
             if tensor is not None:
                 self.visit_tensor(place.attribute(name), tensor)
 
-    def find(self, tensor: torch.Tensor, name: str) -> list[Place]:
-        """Every place that holds a tensor, or the tensor itself where none is known.
-
-        Args:
-            tensor: The tensor.
-            name: What to call it if no place is known.
-        """
-        places = sorted(self.tensors.get(id(tensor), ()), key=lambda place: len(place.steps))
-        return places or [Place(name, lambda: tensor)]
+    def find(self, tensor: torch.Tensor) -> list[Place]:
+        """Every place that holds a tensor, the nearest first."""
+        return sorted(self.tensors.get(id(tensor), ()), key=lambda place: len(place.steps))

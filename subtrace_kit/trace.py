@@ -78,12 +78,15 @@ class Attribute:
         way: The attributes from there to the value.
         value: What it was when the program was recorded.
         by_class: Whether only a class reads it: it matters once its handlers are unrolled.
+        ask: What to ask of the value, where a fact about it was recorded; `fact` is its name.
     """
 
     argument: int
     way: tuple[str, ...]
     value: Any
     by_class: bool = False
+    ask: Callable[[Any], Any] | None = field(default=None, compare=False, repr=False)
+    fact: str = ""
 
 
 @dataclass(frozen=True)

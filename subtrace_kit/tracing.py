@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import functools
 import gc
 import inspect
 import itertools
@@ -15,6 +16,7 @@ import torch
 from . import __version__, ops
 from .attached import attribute_guards
 from .errors import TraceError
+from .facts import answer
 from .freeze import Freezer
 from .global_state import GlobalState, state_changed
 from .guards import Argument, Guard, argument_paths, identity, parts, sharing
@@ -27,7 +29,8 @@ from .program_errors import as_trace_error, changed_owner, left_changed, unknown
 from .recorder import Recorder, run_program
 from .snapshot import Snapshot
 from .surroundings import Surroundings
-from .trace import Capture, Constant, Tie, Trace, TrainingFlag
+from .tensor_facts import asked, gradient_kind
+from .trace import Attribute, Capture, Constant, Tie, Trace, TrainingFlag
 from .traced_number import TracedNumber
 from .twins import NeedsTwins, with_twins
 from .values import Event, Value
@@ -280,26 +283,32 @@ class _Recording:
             context=self.context,
             failure=failure,
             flags=self.flags,
-            constants=(*self.constants, *self.absent_gradients()),
+            constants=(*self.constants, *self.facts_of_captures()),
             owners=tuple(self.owners),
-            ties=(*self.ties, *self.absent_argument_gradients(values)),
-            attributes=self.attributes,
+            ties=self.ties,
+            attributes=(*self.attributes, *self.gradients_of_arguments(values)),
             program=self.fn,
         )
 
-    def absent_gradients(self) -> Iterator[Constant]:
-        """Captured tensors that must have no gradient, as the program found them."""
+    def facts_of_captures(self) -> Iterator[Constant]:
+        """What the program asks of captured tensors: their gradients are there or not, as it found them."""
+        names = frozenset(self.places.user_names)
         for value, (place, *_) in self.recorder.store.captures:
-            if id(value.root) in self.recorder.without_gradient:
-                yield Constant(f"{place.path}.grad", None, lambda place=place: place().grad)  # type: ignore[misc]
+            tensor = value.root.ref()
+            for told, ask in asked(tensor, names) if tensor is not None else ():
+                yield Constant(f"{told} of {place.path}", ask(tensor), functools.partial(answer, ask, place))
+            if id(value.root) in self.recorder.gradients:
+                recorded = self.snapshot.gradient_before(tensor)
+                yield Constant(f"{place.path}.grad", recorded, functools.partial(answer, gradient_kind, place))
 
-    def absent_argument_gradients(self, values: list[Any]) -> Iterator[Tie]:
-        """Tensors among the arguments that must have no gradient."""
+    def gradients_of_arguments(self, values: list[Any]) -> Iterator[Attribute]:
+        """Tensors among the arguments whose gradients must be there or not, as the program found them."""
         for index, (value, leaf) in enumerate(zip(values, self.leaves, strict=True)):
-            for attributes, tensor in parts(leaf) if isinstance(value, Value) else ():
+            for way, tensor in parts(leaf) if isinstance(value, Value) else ():
                 known = self.recorder.store.known(tensor)
-                if known is not None and id(known.root) in self.recorder.without_gradient:
-                    yield Tie(index, (*attributes, "grad"), "", lambda: None)
+                if known is not None and id(known.root) in self.recorder.gradients:
+                    recorded = self.snapshot.gradient_before(tensor)
+                    yield Attribute(index, way, recorded, ask=gradient_kind, fact="gradient")
 
     def argument(self, freezer: Freezer, path: str, value: Any) -> Argument:
         if not isinstance(value, Value):
