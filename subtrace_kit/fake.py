@@ -10,7 +10,25 @@ import torch
 
 from .intercept import FakeTensorMode, flatten_tree, unflatten_tree
 
-__all__ = ["on_fake_tensors"]
+__all__ = ["fails_on_fakes", "on_fake_tensors"]
+
+
+def fails_on_fakes(op: Any, args: tuple, kwargs: dict) -> bool:
+    """Whether an op fails on fake tensors of the same kind too: then its data are not to blame.
+
+    Args:
+        op: An ATen overload.
+        args: Its positional arguments.
+        kwargs: Its keyword arguments.
+    """
+    try:
+        with on_fake_tensors((args, kwargs)) as (fake_args, fake_kwargs):
+            op(*fake_args, **fake_kwargs)
+    except NotImplementedError:
+        return False
+    except Exception:
+        return True
+    return False
 
 
 @contextlib.contextmanager

@@ -242,7 +242,12 @@ def sharing(leaves: list[Any]) -> tuple[int, ...]:
 
 def argument_paths(args: tuple, kwargs: dict, names: tuple[str, ...]) -> list[str]:
     """How the user would write each leaf of the arguments."""
-    paths, _ = flatten_with_path((args, kwargs))
+    try:
+        paths, _ = flatten_with_path((args, kwargs))
+    except ValueError:  # a class that was registered without names for its parts
+        heads = [*zip(names, args, strict=True), *kwargs.items()]
+        counts = [(head, len(flatten_tree(argument)[0])) for head, argument in heads]
+        return [head if count == 1 else f"{head}[leaf {i}]" for head, count in counts for i in range(count)]
     return [_path(keys, names) for keys, _ in paths]
 
 

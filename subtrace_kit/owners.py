@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from .intercept import is_custom_node
 from .roots import slots_of
 
 __all__ = ["Change", "Owner", "Owners"]
@@ -78,11 +79,14 @@ class Owners:
 
     def watch_argument(self, path: str, obj: Any) -> None:
         """Remember the lists, dicts and sets in an argument, at any depth."""
-        if isinstance(obj, (list, dict, set)):
+        if isinstance(obj, (list, dict, set, collections.deque)) or is_custom_node(obj):
             self.watch(Owner(path, None, path), obj)
-        if isinstance(obj, (list, tuple, dict)):
+        if isinstance(obj, (list, tuple, dict, collections.deque)):
             for key, item in obj.items() if isinstance(obj, dict) else enumerate(obj):
                 self.watch_argument(f"{path}[{key!r}]", item)
+        elif is_custom_node(obj):
+            for name, item in getattr(obj, "__dict__", {}).items():
+                self.watch_argument(f"{path}.{name}", item)
 
     def watch_binding(self, path: str, holder: Any, how: str, key: str) -> None:
         """Remember which object a variable is: of a closure (the holder is its cell) or global."""

@@ -22,6 +22,7 @@ from torch.utils.checkpoint import checkpoint
 
 from . import ops, refusals
 from .errors import TraceError
+from .fake import fails_on_fakes
 from .intercept import (
     RANDOM_STATE,
     RECLASSED,
@@ -40,6 +41,7 @@ from .intercept import (
 )
 from .module_paths import ModulePaths
 from .node_lines import NodeLines
+from .numbers import perturbed
 from .ops import OpInfo, function_symbol, op_info, written_tensors
 from .protocol import no_protocol
 from .roots import Place
@@ -54,6 +56,8 @@ from .values import Event, Value
 __all__ = ["Recorder"]
 
 TOP, FUNCTION, ATEN, APPLY = range(4)
+_BY_DATA = (RuntimeError, ValueError, ArithmeticError, LookupError)
+"""Errors that an op may raise because of its data."""
 CHECKPOINT = Symbol("torch.utils.checkpoint.checkpoint", Kind.FUNCTION, checkpoint)
 
 
@@ -145,6 +149,10 @@ class Recorder:
         if name in ops.BACKWARD:
             self.backward_ran = True
             call = self.through_outside(func)
+        if name == "__set__" and func.__self__.__name__ == "data":
+            with self.bookkeeping:
+                self.store.value(args[0])
+                self.snapshot.remember(args[0])
         if name in ops.GRAPH_CHANGES and args[0].requires_grad:
             self.keep_graph(args[0])
         if self.store.pending:
@@ -227,6 +235,8 @@ class Recorder:
                 raise self.refuse(no_protocol(cls, nearest_line()))
         info = op_info(func)
         kind = self.kinds[-1]
+        if wrapped and func.overloadpacket is ops.aten.set_:
+            raise self.refuse(refusals.moved_wrapper(nearest_line()))
         if info.takes_storage and kind in (TOP, APPLY) and any(isinstance(a, torch.UntypedStorage) for a in args):
             raise self.refuse(refusals.raw_storage(nearest_line()))
         # Directly inside a function the nearest line is the function's own, unless a class handles functions.
@@ -249,6 +259,7 @@ class Recorder:
         try:
             out = event.symbol.fn(*args, **kwargs)
         except BaseException as error:
+            event.doubtful = isinstance(error, _BY_DATA) and not self.fails_on_fakes(event, args, kwargs)
             self.failures.append((error, event))
             raise
         with no_torch_function():
@@ -257,6 +268,11 @@ class Recorder:
         if event.writes or self.store.has_value(event.out):
             self.emit(event)
         return out
+
+    def fails_on_fakes(self, event: Event, args: tuple, kwargs: dict) -> bool:
+        """Whether an op fails for the kind of its arguments, whatever their data are."""
+        with self.bookkeeping:
+            return fails_on_fakes(event.symbol.fn, args, kwargs)
 
     def open_plain(self, event: Event, info: OpInfo, args: tuple, kwargs: dict) -> None:
         """Write down the arguments of an op on plain tensors."""
@@ -356,6 +372,9 @@ class Recorder:
                 event.out = self.results(event, op_info(op) if op else None, args, out)
             event.checked = self.data_dependent > before
         except BaseException as error:
+            first = not self.failures or self.failures[-1][0] is not error
+            if first and kind == FUNCTION and isinstance(error, _BY_DATA):
+                event.doubtful = not self.fails_on_fakes(event, args, kwargs)
             self.failures.append((error, event))
             raise
         finally:
@@ -414,14 +433,13 @@ class Recorder:
             or (kind == FUNCTION and getattr(event.symbol.fn, "__name__", "") in ops.EFFECTS)
         ):
             self.emit(event)
-        return self.hand_out(out, event.out) if taken else out
+        return self.hand_out(out, event.out, getattr(event.symbol.fn, "__name__", "")) if taken else out
 
-    def hand_out(self, number: Any, value: Value) -> Any:
+    def hand_out(self, number: Any, value: Value, name: str) -> Any:
         """A number with a memory; a changed one where the recorder looks for what depends on it."""
         self.handed_out += 1
-        if self.perturb:
-            number = not number if isinstance(number, bool) else number * 1.0625 + 0.03125
-        return traced(self, number, value)
+        number = perturbed(number) if self.perturb else number
+        return number if name == "__float__" else traced(self, number, value)
 
     @property
     def at_function_level(self) -> bool:

@@ -105,6 +105,16 @@ def unknown_origin(tensor: torch.Tensor, source: Source | None) -> TraceError:
     )
 
 
+def moved_wrapper(source: Source | None) -> TraceError:
+    """The error for set_ on a wrapper."""
+    return TraceError(
+        "set_() on a wrapper tensor",
+        source=source,
+        cause="it moves the outer shell to other memory, which it does not have, and cannot be taken back",
+        way_out="write into the tensor with copy_, or build a new one",
+    )
+
+
 def raw_storage(source: Source | None) -> TraceError:
     """The error for a tensor made from raw storage."""
     return TraceError(

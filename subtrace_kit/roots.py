@@ -189,6 +189,11 @@ def steps_of_code(code: types.CodeType) -> frozenset[str]:
     steps = list(dis.get_instructions(code))
     found = {f"{s.opname} {s.argval}" if s.opname in _NAMED_STEPS else s.opname for s in steps}
     kinds = [s.opname for s in steps]
+    if any(
+        a.opname == "LOAD_CONST" and isinstance(a.argval, bool) and b == "IS_OP"
+        for a, b in zip(steps, kinds[1:], strict=False)
+    ):
+        found.add("IS_OP bool")
     if kinds.count("PUSH_EXC_INFO") > kinds.count("WITH_EXCEPT_START"):
         found.add("except")
     for part in code.co_consts:

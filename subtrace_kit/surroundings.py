@@ -167,6 +167,11 @@ class Surroundings:
             for name in stored - vars(cls).keys():
                 self.bindings.append((class_place(cls, name), cls, "attribute", name))
 
+    @property
+    def looks_at_classes(self) -> bool:
+        """Whether user code asks for the very class of a number: `is True`, type(), isinstance(..., bool)."""
+        return "IS_OP bool" in self.steps or bool(self.user_names & {"type", "bool", "__class__"})
+
     def asks_for_unknown(self) -> bool:
         """Whether user code may ask for attributes by a name that it does not mention."""
         return bool(self.steps & {"FORMAT_VALUE", "FORMAT_SIMPLE", "FORMAT_WITH_SPEC", "GET_ITER"}) or bool(

@@ -20,13 +20,22 @@ from .facts import answer
 from .freeze import Freezer
 from .global_state import GlobalState, state_changed
 from .guards import Argument, Guard, argument_paths, identity, parts, sharing
-from .intercept import current_listener, flatten_tree, global_context, no_torch_function, unflatten_tree, watch
+from .intercept import (
+    current_listener,
+    flatten_tree,
+    global_context,
+    is_wrapper_type,
+    no_torch_function,
+    unflatten_tree,
+    watch,
+)
 from .module_paths import ModulePaths
 from .naming import identifier
 from .numbers import constants
-from .owners import MISSING, Owner, map_changed, module_hooks
-from .program_errors import as_trace_error, changed_owner, left_changed, unknown_result
+from .owners import MISSING, Change, Owner, map_changed, module_hooks
+from .program_errors import as_trace_error, changed_class, changed_owner, left_changed, unknown_result, went_on
 from .recorder import Recorder, run_program
+from .roots import is_simple
 from .snapshot import Snapshot
 from .surroundings import Surroundings
 from .tensor_facts import asked, gradient_kind
@@ -138,6 +147,7 @@ class _Recording:
         self.state = GlobalState()
         self.recorder = Recorder(self.snapshot, ModulePaths(fn), backward, perturb)
         self.places = self.recorder.places = Surroundings(places, zip(self.paths, self.leaves, strict=True))
+        self.recorder.store.numbers.exact = self.places.looks_at_classes
         given = [leaf for leaf in self.leaves if isinstance(leaf, torch.Generator)]
         self.recorder.generators = {id(g) for g in (*given, *self.places.generators)}
         self.flags = tuple(training_flag(place, module) for place, module in self.places.modules)
@@ -147,6 +157,7 @@ class _Recording:
         self.remember()
         self.output: Any = None
         self.owners: list[Owner] = []
+        self.tied: dict[int, float] = {}  # floats among the results that were taken for numbers from data
 
     def find_ties(self) -> Iterator[Tie]:
         """The tensors among the arguments, at any depth, that the program also finds elsewhere."""
@@ -160,6 +171,9 @@ class _Recording:
         owners = self.snapshot.owners
         for name, argument in zip((*self.positional, *self.kwargs), (*self.args, *self.kwargs.values()), strict=True):
             owners.watch_argument(name, argument)
+        for path, leaf in zip(self.paths, self.leaves, strict=True):
+            if isinstance(leaf, torch.Tensor) and not is_wrapper_type(type(leaf)):
+                owners.watch(Owner(path, None, path), leaf)
         for place, obj in self.places.owners:
             owners.watch(Owner(place.path, place), obj)
         for place, *binding in self.places.bindings:
@@ -208,6 +222,9 @@ class _Recording:
                 self.output = self.take_output(out)
         if recorder.refusal is not None:
             raise recorder.refusal
+        for error, event in recorder.failures:
+            if event.doubtful:
+                raise went_on(error, event)
         for told in self.state.changed():
             raise state_changed(told)
 
@@ -221,7 +238,11 @@ class _Recording:
         try:
             again.take_inputs()
             again.run_watched()
-            same = constants(again.recorder.top) == constants(self.recorder.top)
+            for index, leaf in self.tied.items():
+                if index not in again.tied and again.output[index] == leaf:
+                    self.output[index] = leaf  # a constant that was equal by chance
+            one, other = (constants(r.recorder.top, r.output, repr(r.spec_out)) for r in (self, again))
+            same = one == other
         except Exception:
             same = False
         finally:
@@ -237,14 +258,23 @@ class _Recording:
         for leaf in leaves:
             if isinstance(leaf, torch.Tensor):
                 taken.append(store.value(leaf))
+            elif isinstance(leaf, TracedNumber):
+                taken.append(leaf.value)
             else:
-                taken.append(leaf.value if isinstance(leaf, TracedNumber) else leaf)
+                number = store.numbers.behind(leaf, self.recorder.perturb) if type(leaf) is float else None
+                taken.append(leaf if number is None else number)
+                self.tied |= {} if number is None else {len(taken) - 1: leaf}
         self.write_owners()
         store.settle(self.recorder.top, [], True)
         store.capture_changed(self.places.wrappers)
         for obj in [*leaves, *store.outside_wrappers]:
             if id(obj) in store.states:
                 store.sync(obj)
+        for obj in leaves:
+            if isinstance(obj, torch.Tensor) and not is_wrapper_type(type(obj)):
+                self.write_attributes(obj)
+        for obj, cls in self.snapshot.reclassed():
+            raise changed_class(obj, cls, self.fn)
         self.spec_out = spec
         for leaf in taken:
             if not isinstance(leaf, _PLAIN_RESULTS) and not any(leaf is given for given in self.leaves):
@@ -263,9 +293,19 @@ class _Recording:
             event.writes = True
             self.recorder.emit(event)
 
+    def write_attributes(self, obj: torch.Tensor) -> None:
+        """Write down the Python attributes that the program has given to a plain tensor of its own."""
+        value = self.recorder.store.value(obj)
+        for name, item in () if value.root.outside else vars(obj).items():
+            mapped = item if is_simple(item) else map_changed(item, self.recorder.store.value)
+            if mapped is MISSING:
+                raise changed_owner(Change(Owner("a result", None), "attribute", name, item), self.fn)
+            self.recorder.store.write_attribute(ops.SETATTR, (value, name, mapped))
+
     def finish(self, values: list[Any], failure: str = "") -> Trace:
         freezer = Freezer()
         arguments = [self.argument(freezer, p, v) for p, v in zip(self.paths, values, strict=True)]
+        freezer.names.reserve((*self.positional, *self.kwargs))
         captures = self.captures(freezer)
         for owner in self.owners:
             owner.name = freezer.names.new(identifier(owner.path or _program_name(self.fn)))
