@@ -9,7 +9,9 @@ import torch
 
 from . import ops
 from .backward import BackwardError, backward
+from .deep_copies import takes_storage, without_storage
 from .errors import TraceError
+from .handler_state import changed_by_handler, is_log, shown
 from .ledger import record_ledger
 from .proxies import NumberProxy, Proxy, SubclassTensorProxy, TensorProxy
 from .refusals import raw_storage
@@ -85,14 +87,32 @@ def unroll(trace: Trace) -> Trace:
     numbered: set[str] = set()
     bound: list[BoundSymbol] = []
     for outer in trace.bound_symbols:
-        if _takes_number(outer, numbered):
+        if outer.symbol.kind is Kind.FUNCTION and takes_storage(outer):
+            outer = (outer.has_wrapper and without_storage(outer)) or outer.replace(at_class=outer.has_wrapper)
+        if outer.at_class or (outer.symbol.kind is Kind.FUNCTION and takes_storage(outer)):
+            bound.append(outer)
+        elif _takes_number(outer, numbered):
             numbered |= {p.name for p in (*outer.arguments, *outer.outputs) if isinstance(p, SubclassTensorProxy)}
             bound.append(outer if outer.symbol.kind is Kind.CONSTRUCTOR else outer.replace(at_class=True))
         else:
             bound += [_credited(inner, outer) for inner in _unrolled(outer, outer.context, every)]
     attributes = tuple(dataclasses.replace(attribute, by_class=False) for attribute in trace.attributes)
-    trace = trace.replace(attributes=attributes)  # what a handler read is now a constant
-    return _passed(trace, bound, "unroll: ops on wrappers replaced by the ops of their handlers")
+    constants = tuple(dataclasses.replace(constant, by_class=False) for constant in trace.constants)
+    trace = trace.replace(attributes=attributes, constants=constants)  # what a handler read is now a constant
+    return _passed(trace, bound, f"unroll: ops on wrappers replaced by the ops of their handlers{_left_out(trace)}")
+
+
+def _left_out(trace: Trace) -> str:
+    """What handlers write outside the trace; counters and logs are left to the trace as written.
+
+    Raises:
+        TraceError: A handler keeps something that its later calls may use.
+    """
+    for change in trace.handler_writes:
+        if not is_log(change):
+            raise changed_by_handler(change)
+    paths = dict.fromkeys(shown(change) for change in trace.handler_writes)
+    return f"; handlers no longer write {', '.join(paths)}" if paths else ""
 
 
 def _unrolled(bound: BoundSymbol, context: Context | None, every: bool = False) -> Iterable[BoundSymbol]:

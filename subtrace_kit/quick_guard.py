@@ -84,7 +84,8 @@ class _Writer:
                 now = ".".join((self.leaves[attribute.argument], *attribute.way))
                 self.value(now if attribute.ask is None else f"{self.named(attribute.ask)}({now})", attribute.value)
         for constant in self.trace.constants:
-            self.value(self.place(constant.fetch), constant.value)
+            if not constant.by_class:
+                self.value(self.place(constant.fetch), constant.value)
         for owner in self.trace.owners:
             if owner.fetch is not None:
                 self.found[owner.name] = self.variable(self.place(owner.fetch))

@@ -22,7 +22,7 @@ from torch.utils.checkpoint import checkpoint
 
 from . import ops, refusals
 from .errors import TraceError
-from .fake import fails_on_fakes
+from .fake import fails_without_data
 from .intercept import (
     RANDOM_STATE,
     RECLASSED,
@@ -259,7 +259,7 @@ class Recorder:
         try:
             out = event.symbol.fn(*args, **kwargs)
         except BaseException as error:
-            event.doubtful = isinstance(error, _BY_DATA) and not self.fails_on_fakes(event, args, kwargs)
+            event.doubtful = isinstance(error, _BY_DATA) and not self.fails_without_data(event, args, kwargs)
             self.failures.append((error, event))
             raise
         with no_torch_function():
@@ -269,10 +269,10 @@ class Recorder:
             self.emit(event)
         return out
 
-    def fails_on_fakes(self, event: Event, args: tuple, kwargs: dict) -> bool:
+    def fails_without_data(self, event: Event, args: tuple, kwargs: dict) -> bool:
         """Whether an op fails for the kind of its arguments, whatever their data are."""
         with self.bookkeeping:
-            return fails_on_fakes(event.symbol.fn, args, kwargs)
+            return fails_without_data(event.symbol.fn, args, kwargs)
 
     def open_plain(self, event: Event, info: OpInfo, args: tuple, kwargs: dict) -> None:
         """Write down the arguments of an op on plain tensors."""
@@ -374,7 +374,7 @@ class Recorder:
         except BaseException as error:
             first = not self.failures or self.failures[-1][0] is not error
             if first and kind == FUNCTION and isinstance(error, _BY_DATA):
-                event.doubtful = not self.fails_on_fakes(event, args, kwargs)
+                event.doubtful = not self.fails_without_data(event, args, kwargs)
             self.failures.append((error, event))
             raise
         finally:

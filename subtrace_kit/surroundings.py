@@ -75,10 +75,15 @@ class Surroundings:
     Args:
         fn: The program.
         arguments: The paths and leaves of its arguments: classes may have handlers, modules and functions come in.
+        handlers: Instead of a program, classes whose handlers and Functions are looked into.
     """
 
-    def __init__(self, fn: Any, arguments: Iterable[tuple[str, Any]] = ()) -> None:
+    def __init__(
+        self, fn: Any, arguments: Iterable[tuple[str, Any]] = (), handlers: Iterable[type] | None = None
+    ) -> None:
         self.program = fn
+        self.of_handlers = handlers is not None
+        self.called_again: dict[type, None] = {}  # classes whose methods a trace as written calls again
         self.tensors: dict[int, list[Place]] = {}
         self.wrappers: list[torch.Tensor] = []
         self.modules: list[tuple[Place, torch.nn.Module]] = []
@@ -98,7 +103,9 @@ class Surroundings:
         self.looks: list[tuple[Place, Any, frozenset[str]]] = []  # keys of dicts
         self.asks: list[tuple[Place, Any, frozenset[str]]] = []  # names of attributes
         self.sure: list[int] = []  # the depth of an optimizer, all of which is read
-        self.visit_roots(roots(fn), 0)
+        self.visit_roots(() if self.of_handlers else roots(fn), 0)
+        for cls in handlers or ():
+            self.visit_class(cls, 0)
         for path, leaf in arguments:
             if is_wrapper_type(type(leaf)):
                 self.visit_class(type(leaf), 0)
@@ -330,7 +337,10 @@ class Surroundings:
 
     def visit_class(self, cls: type, depth: int) -> None:
         """What a class keeps, and what its methods find in globals."""
-        if cls in self.classes or depth >= DEPTH or issubclass(cls, _CALLED_AGAIN):
+        if cls in self.classes or depth >= DEPTH:
+            return
+        if issubclass(cls, _CALLED_AGAIN) and not self.of_handlers:
+            self.called_again[cls] = None
             return
         self.names |= names_in(cls)
         for base in cls.__mro__:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .guards import Guard
-from .owners import Owner
+from .owners import Change, Owner
 from .proxies import Proxy, SubclassTensorProxy, TensorProxy
 from .source import Source
 from .symbols import DEFAULT_CONTEXT, BoundSymbol, Context, type_text
@@ -97,11 +97,13 @@ class Constant:
         path: How the user knows it.
         value: What it was when the program was recorded.
         fetch: Returns what it is now.
+        by_class: Whether only a class reads it: it matters once its handlers are unrolled.
     """
 
     path: str
     value: Any
     fetch: Callable[[], Any] = field(compare=False, repr=False)
+    by_class: bool = False
 
 
 @dataclass(frozen=True)
@@ -164,6 +166,7 @@ class Trace:
         ties: Arguments that the program also finds elsewhere.
         attributes: Python values on tensors among the arguments, outside their metadata.
         owners: Objects, lists and dicts outside the arguments that it writes into.
+        handler_writes: What handlers write outside the trace, which a lowered trace does not.
         program: The function or module that was recorded.
         failure: For the trace that an error carries: the text of the error at the last operation.
     """
@@ -180,6 +183,7 @@ class Trace:
     flags: tuple[TrainingFlag, ...] = ()
     constants: tuple[Constant, ...] = ()
     owners: tuple[Owner, ...] = ()
+    handler_writes: tuple[Change, ...] = ()
     ties: tuple[Tie, ...] = ()
     attributes: tuple[Attribute, ...] = ()
     program: Callable[..., Any] | None = field(default=None, compare=False, repr=False)

@@ -20,6 +20,7 @@ from .facts import answer
 from .freeze import Freezer
 from .global_state import GlobalState, state_changed
 from .guards import Argument, Guard, argument_paths, identity, parts, sharing
+from .handler_state import HandlerState
 from .intercept import (
     current_listener,
     flatten_tree,
@@ -180,6 +181,7 @@ class _Recording:
             owners.watch_binding(place.path, *binding)
         for wrapper in self.places.wrappers:
             self.snapshot.watch_object(wrapper)
+        self.handlers = HandlerState(self.places)
 
     def run(self) -> Trace:
         recorder = self.recorder
@@ -200,6 +202,7 @@ class _Recording:
     def restore(self) -> None:
         """Give back all that the program has changed, and let go of its objects."""
         self.snapshot.restore()
+        self.handlers.owners.restore()
         self.state.restore()
         self.recorder.forget()
 
@@ -312,6 +315,7 @@ class _Recording:
         output = [] if failure else self.output
         bound = freezer.freeze(list(self.recorder.top), output)
         leaves = [freezer.proxy(leaf) if isinstance(leaf, Value) else leaf for leaf in output]
+        writes = self.handlers.writes()
         guard = Guard(self.positional, tuple(self.kwargs), self.spec, tuple(arguments), *self.kind, self.context)
         return Trace(
             _program_name(self.fn),
@@ -323,7 +327,8 @@ class _Recording:
             context=self.context,
             failure=failure,
             flags=self.flags,
-            constants=(*self.constants, *self.facts_of_captures()),
+            constants=(*self.constants, *self.facts_of_captures(), *self.handlers.constants(writes)),
+            handler_writes=writes,
             owners=tuple(self.owners),
             ties=self.ties,
             attributes=(*self.attributes, *self.gradients_of_arguments(values)),
