@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from .indirect import filled, is_cache, is_iterator, progress
 from .intercept import is_custom_node
 from .roots import slots_of
 
@@ -152,6 +153,10 @@ def _meets(change: Change, seen: set[int]) -> bool:
 
 def _random_state(obj: Any) -> tuple[Callable[[], Any], Callable[[Any], Any]] | None:
     """How the state of a random generator of Python or numpy is read and given back."""
+    if is_cache(obj):
+        return lambda: filled(obj), lambda before: None if before[1] else obj.cache_clear()
+    if is_iterator(obj):
+        return lambda: progress(obj), lambda before: _set_back(obj, before)
     if isinstance(obj, random.Random):
         return obj.getstate, obj.setstate
     numpy = sys.modules.get("numpy.random")
@@ -160,6 +165,12 @@ def _random_state(obj: Any) -> tuple[Callable[[], Any], Callable[[Any], Any]] | 
     if numpy is not None and isinstance(obj, numpy.Generator):
         return lambda: obj.bit_generator.state, lambda state: setattr(obj.bit_generator, "state", state)
     return None
+
+
+def _set_back(iterator: Any, before: Any) -> None:
+    """Put an iterator of a list, a tuple or a range back; others have no way back."""
+    if hasattr(iterator, "__setstate__") and isinstance(before, list) and isinstance(before[-1], int):
+        iterator.__setstate__(before[-1])
 
 
 def _differs(now: Any, before: Any) -> bool:

@@ -20,6 +20,13 @@ __all__ = ["as_trace_error", "changed_class", "changed_owner", "left_changed", "
 def changed_owner(change: Change, fn: Any) -> TraceError:
     """The error for a program that puts a Python value into something that was there before."""
     key = "" if change.key is None else f" {change.key!r}" if change.how == "attribute" else f"[{change.key!r}]"
+    if change.how == "state":
+        return TraceError(
+            f"the program draws from {change.owner.path or 'the module'}, which is in another state afterwards",
+            source=_definition(fn),
+            cause="an iterator, a generator or a cache from outside: a trace would repeat what it gave when recorded",
+            way_out="pass what it gives as an argument; call a cached function once before tracing",
+        )
     return TraceError(
         f"the program changes {change.how.removesuffix('s')}{key} of {change.owner.path or 'the module'}"
         f" to a {type(change.value).__name__}",

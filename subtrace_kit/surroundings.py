@@ -29,6 +29,7 @@ from .facts import (
     names_of_class,
     overriding,
 )
+from .indirect import SETTINGS, cached_tensors, fetched_names, filled, is_cache, is_iterator, leads_to
 from .intercept import flat_parts, hooks_of_all_modules, is_wrapper_type
 from .roots import (
     DESCRIBING,
@@ -169,6 +170,10 @@ class Surroundings:
         maybe = [*self.maybe, *(self.looks if looks else ()), *(self.asks if asks else ())]
         named = self.names.issuperset
         self.constants += [(place, value) for place, value, names in maybe if every or named(names)]
+        self.constants.append((Place("the default dtype", torch.get_default_dtype), torch.get_default_dtype()))
+        for told, ask, mentions in SETTINGS:
+            if self.user_names & mentions:
+                self.constants.append((Place(told, ask), ask()))
         stored = {step.split()[1] for step in self.steps if step.startswith(("STORE_ATTR ", "DELETE_ATTR "))}
         for cls in self.classes:
             for name in stored - vars(cls).keys():
@@ -206,6 +211,7 @@ class Surroundings:
         """Note a value and what it holds."""
         if is_simple(value):
             self.note(place, value)
+            self.names.update(fetched_names(value))
         elif isinstance(value, torch.Tensor):
             self.visit_tensor(place, value, depth)
         elif isinstance(value, torch.Generator):
@@ -214,10 +220,24 @@ class Surroundings:
             self.note(place, value)
             if is_user_class(value):
                 self.visit_class(value, depth)
+            if is_user_class(type(value)):
+                self.visit_class(type(value), depth)
         elif isinstance(value, types.ModuleType):
             self.visit_python_module(place, value)
+        elif id(value) in self.seen and (is_iterator(value) or is_cache(value)):
+            return
+        elif (found := leads_to(place, value)) is not None:
+            self.note(place, value)
+            for further, item in found if depth < DEPTH else ():
+                self.visit(further, item, depth + 1)
+        elif is_iterator(value):
+            self.seen[id(value)] = value
+            self.owners.append((place, value))
         elif is_function(value) or is_closed(value):
             self.note(place, value)
+            self.names.update(fetched_names(value))
+            if is_cache(value):
+                self.visit_cache(place, value)
             if isinstance(value, types.FunctionType) and id(value) not in self.seen and not is_closed(value):
                 self.visit_function_attributes(place, value, depth)
             if depth < DEPTH:
@@ -227,6 +247,14 @@ class Surroundings:
             self.visit_inside(place, value, depth + 1)
         elif isinstance(value, torch.nn.Module):
             self.visit_again(place, value)
+
+    def visit_cache(self, place: Place, value: Any) -> None:
+        """A function that remembers its results: they stay what they are until it computes another."""
+        self.seen[id(value)] = value
+        self.owners.append((place, value))
+        for tensor in cached_tensors(value):
+            self.tensors.setdefault(id(tensor), []).append(Place(place.path, functools.partial(itself, tensor)))
+        self.note_fact(f"cache of {place.path}", place, filled, value)
 
     def note(self, place: Place, value: Any, kept: list[tuple[Place, Any, frozenset[str]]] | None = None) -> None:
         """A constant that counts if the code reads it."""
@@ -299,7 +327,8 @@ class Surroundings:
         """The items of a container, and how many there are."""
         self.owners.append((place, value))
         if isinstance(value, dict):
-            self.note_fact(f"keys of {place.path}", place, keys_of, value, self.looks)
+            missing = hasattr(type(value), "__missing__")  # asking for a key makes it
+            self.note_fact(f"keys of {place.path}", place, keys_of, value, None if missing else self.looks)
         elif isinstance(value, set):
             self.note_fact(place.path, place, members_of, value)
             return

@@ -154,8 +154,9 @@ class _Recording:
         self.flags = tuple(training_flag(place, module) for place, module in self.places.modules)
         self.constants = tuple(Constant(place.path, value, place) for place, value in self.places.constants)
         self.ties = tuple(self.find_ties())
-        self.attributes = tuple(attribute_guards(self.leaves, self.places.user_names))
         self.remember()
+        names = self.places.user_names, self.handlers.found.user_names
+        self.attributes = tuple(attribute_guards(self.leaves, *names))
         self.output: Any = None
         self.owners: list[Owner] = []
         self.tied: dict[int, float] = {}  # floats among the results that were taken for numbers from data
