@@ -249,9 +249,13 @@ DATA_READERS = ("numpy", "tolist", "__array__", "__dlpack__")
 RECLASSED = ("as_subclass", "_make_subclass")
 """Functions that give the data of a tensor another Python class, unseen by a function mode; Parameter uses one."""
 
+FROM_OUTSIDE = ("from_numpy", "frombuffer")
+"""Functions that make a tensor of memory that is not torch's."""
+
 _PLACES = [
     *((space, name) for name in RANDOM_STATE for space in (torch, torch.random)),
     *((torch.Tensor, name) for name in (*DATA_READERS, *RECLASSED)),
+    *((torch, name) for name in FROM_OUTSIDE),
 ]
 _patched = [(space, name, getattr(space, name), name in vars(space)) for space, name in _PLACES]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .proxies import Proxy
-from .symbols import BoundSymbol, Kind, Symbol, proxies_in
+from .symbols import BoundSymbol, Kind, Symbol
 from .trace import Construction, Ledger, Trace
 
 __all__ = ["record_ledger"]
@@ -37,7 +37,7 @@ class _Reasons:
         self.followed: set[str] = set()
         self.numbered: set[str] = set()
         self.users: dict[str, Symbol] = {}
-        self.returned = {p.name for p in proxies_in(lowered.output)}
+        self.returned = {p.name for p in lowered.results}
         for bound in lowered.bound_symbols:
             self.read(bound)
 

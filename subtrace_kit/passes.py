@@ -15,7 +15,7 @@ from .handler_state import changed_by_handler, is_log, shown
 from .ledger import record_ledger
 from .proxies import NumberProxy, Proxy, SubclassTensorProxy, TensorProxy
 from .refusals import raw_storage
-from .symbols import BoundSymbol, Context, Kind, proxies_in
+from .symbols import BoundSymbol, Context, Kind
 from .trace import Trace
 
 __all__ = ["drop_dead_code", "flatten_inputs", "has_effect", "lower", "unroll"]
@@ -236,7 +236,7 @@ def _step(bound: BoundSymbol) -> BoundSymbol:
 
 def flatten_inputs(trace: Trace) -> Trace:
     """Read the inner tensors of wrapper inputs at the start; read nothing twice."""
-    body = _with_reads(list(trace.bound_symbols), _outside(trace), list(proxies_in(trace.output)))
+    body = _with_reads(list(trace.bound_symbols), _outside(trace), list(trace.results))
     return _passed(trace, body, "flatten inputs: inner tensors read where their wrapper comes in")
 
 
@@ -296,7 +296,7 @@ def _reads(proxy: Proxy, wanted: set[str], given: set[str]) -> list[BoundSymbol]
 
 def drop_dead_code(trace: Trace) -> Trace:
     """Drop operations whose results nobody uses, constructors among them."""
-    kept = _live(list(trace.bound_symbols), list(proxies_in(trace.output)), _outside(trace))
+    kept = _live(list(trace.bound_symbols), list(trace.results), _outside(trace))
     dropped = len(trace.bound_symbols) - len(kept)
     return _passed(trace, kept, f"drop dead code: {dropped} of {len(trace.bound_symbols)} operations dropped")
 
@@ -358,6 +358,19 @@ def has_effect(bound: BoundSymbol) -> bool:
         if not bound.results and bound.outputs and bound.symbol.fn is not ops.LIFT:
             return True  # it hands its argument on: it has done something to it, as a wait for a collective does
     return any(has_effect(inner) for inner in bound.subsymbols)
+
+
+def is_repeatable(trace: Trace) -> bool:
+    """Whether a run that was broken off has left no mark: it writes nothing and draws no random numbers."""
+    return not any(_leaves_mark(inner) for bound in trace.bound_symbols for _, inner in bound.walk())
+
+
+def _leaves_mark(bound: BoundSymbol) -> bool:
+    if bound.symbol.kind is Kind.ATEN:
+        info = ops.op_info(bound.symbol.fn)
+        return info.mutable or info.random
+    known = bound.symbol.kind is Kind.CONSTRUCTOR or bound.symbol in (ops.GETATTR, ops.SETATTR)
+    return not known and not bound.checked and not bound.subsymbols and has_effect(bound)
 
 
 def _passed(trace: Trace, bound: list[BoundSymbol], line: str) -> Trace:

@@ -24,6 +24,7 @@ from . import ops, refusals
 from .errors import TraceError
 from .fake import fails_without_data
 from .intercept import (
+    FROM_OUTSIDE,
     RANDOM_STATE,
     RECLASSED,
     FakeTensor,
@@ -100,7 +101,8 @@ class Recorder:
         self.modes = Modes(self)
         self.base_modes = dispatch_depth() + 1
         self.passing: Any = None
-        self.generators: set[int] = set()  # those that were there before the program
+        self.generators: dict[int, Any] = {}  # those that were there before the program
+        self.states: dict[int, torch.Tensor] = {}  # the states that ops have left them in
         self.handed_out = 0  # how many numbers from data the program has been given
         self.perturb = perturb
         self.data_dependent = 0  # how many ops so far had a result whose shape depends on data
@@ -127,6 +129,11 @@ class Recorder:
         if name in RANDOM_STATE:
             event = Event(Symbol(f"torch.{name}", Kind.FUNCTION, func), None, None, nearest_line())
             event.writes = True
+            return self.run(event, FUNCTION, func, args, kwargs)
+        if name in FROM_OUTSIDE:
+            if id(args[0]) not in self.places.seen:
+                raise self.refuse(refusals.from_outside(name, nearest_line()))
+            event = Event(Symbol(f"torch.{name}", Kind.FUNCTION, func), None, None, nearest_line())
             return self.run(event, FUNCTION, func, args, kwargs)
         if name in RECLASSED:
             if any(isinstance(a, type) and handles_ops(a) for a in args):
@@ -246,7 +253,7 @@ class Recorder:
             self.nodes.credit(event)
         if func is ops.LIFT:
             self.store.constant(args[0], remade=kind == FUNCTION and not self.open_events[-1].unrolls)
-        event.writes = info.mutable or info.random
+        event.writes = info.mutable or info.random or not info.returns  # an op without a result is a check
         if wrapped:
             return self.run(event, ATEN, self.send_to_class, args, kwargs, func)
         return self.run_plain(event, info, args, kwargs)
@@ -264,6 +271,8 @@ class Recorder:
             raise
         with no_torch_function():
             event.out = self.results(event, info, args, out)
+            if info.random:
+                self.note_generators()
         event.checked = info.dynamic or info.reads
         if event.writes or self.store.has_value(event.out):
             self.emit(event)
@@ -450,6 +459,16 @@ class Recorder:
     def applies(self) -> bool:
         """Whether an autograd.Function runs."""
         return APPLY in self.kinds
+
+    def check_generator(self, generator: torch.Generator) -> None:
+        """Refuse a generator whose state something else than a recorded op has set."""
+        if (known := self.states.get(id(generator))) is not None and not torch.equal(known, generator.get_state()):
+            raise self.refuse(refusals.set_generator(nearest_line()))
+
+    def note_generators(self) -> None:
+        """Remember the states of the generators that an op may have drawn from."""
+        for key in self.states:
+            self.states[key] = self.generators[key].get_state()
 
     def latest(self) -> Event | None:
         """The top-level event that goes on, or the last one."""

@@ -180,6 +180,11 @@ def _value_difference(now: Any, then: Any) -> str:
     return "" if same_value(now, then) else f"{now!r} instead of {then!r}"
 
 
+def is_changed_data(error: TraceError) -> bool:
+    """Whether a run was refused because of a number or a size that its data gave."""
+    return str(error).startswith(CHANGED_DATA)
+
+
 def look(fetch: Callable[[], Any]) -> Any:
     """What is at a place now; a marker where nothing is."""
     try:

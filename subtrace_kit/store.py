@@ -89,8 +89,10 @@ class Store:
             return map_tree(lambda leaf: self.map_in(leaf, wrappers), tree)
         if isinstance(tree, torch.Generator):
             # Below the function the same generator comes as another Python object.
-            if self.recorder.at_function_level and id(tree) not in self.recorder.generators:
-                raise self.recorder.refuse(refusals.unknown_generator(nearest_line()))
+            if self.recorder.at_function_level:
+                if id(tree) not in self.recorder.generators:
+                    raise self.recorder.refuse(refusals.unknown_generator(nearest_line()))
+                self.recorder.check_generator(tree)
             self.recorder.snapshot.watch_generator(tree)
         return tree.value if isinstance(tree, TracedNumber) else tree
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .guards import Guard
+from .intercept import flatten_tree
 from .owners import Change, Owner
 from .proxies import Proxy, SubclassTensorProxy, TensorProxy
 from .source import Source
@@ -192,6 +193,11 @@ class Trace:
     def inputs(self) -> tuple[Proxy, ...]:
         """The tensors among the arguments, flat and in order."""
         return self.guard.proxies
+
+    @property
+    def results(self) -> tuple[Proxy, ...]:
+        """The proxies in the result, in order, those in registered classes too."""
+        return tuple(leaf for leaf in flatten_tree(self.output)[0] if isinstance(leaf, Proxy))
 
     def replace(self, **changes: Any) -> Trace:
         """The same trace with other fields."""

@@ -150,7 +150,11 @@ class _Recording:
         self.places = self.recorder.places = Surroundings(places, zip(self.paths, self.leaves, strict=True))
         self.recorder.store.numbers.exact = self.places.looks_at_classes
         given = [leaf for leaf in self.leaves if isinstance(leaf, torch.Generator)]
-        self.recorder.generators = {id(g) for g in (*given, *self.places.generators)}
+        self.recorder.generators = {id(g): g for g in (*given, *self.places.generators)}
+        for key, generator in self.recorder.generators.items():
+            if generator is not torch.default_generator:
+                self.snapshot.watch_generator(generator)
+                self.recorder.states[key] = generator.get_state()
         self.flags = tuple(training_flag(place, module) for place, module in self.places.modules)
         self.constants = tuple(Constant(place.path, value, place) for place, value in self.places.constants)
         self.ties = tuple(self.find_ties())
@@ -229,6 +233,8 @@ class _Recording:
         for error, event in recorder.failures:
             if event.doubtful:
                 raise went_on(error, event)
+        for key in recorder.states:
+            recorder.check_generator(recorder.generators[key])
         for told in self.state.changed():
             raise state_changed(told)
 
