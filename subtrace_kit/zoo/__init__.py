@@ -1,6 +1,7 @@
 """Small wrapper classes to learn from: each correct, each in one file."""
 
 from .complex import ComplexTensor, from_complex, to_complex
+from .masked import MaskedTensor, from_masked, to_masked
 from .mx import MXTensor, from_mx, to_mx
 from .quant import QuantTensor, from_quant, to_quant
 from .scale import ScaleTensor, from_scale, to_scale
@@ -9,15 +10,18 @@ from .two import TwoTensor, from_two, to_two
 __all__ = [
     "ComplexTensor",
     "MXTensor",
+    "MaskedTensor",
     "QuantTensor",
     "ScaleTensor",
     "TwoTensor",
     "from_complex",
+    "from_masked",
     "from_mx",
     "from_quant",
     "from_scale",
     "from_two",
     "to_complex",
+    "to_masked",
     "to_mx",
     "to_quant",
     "to_scale",

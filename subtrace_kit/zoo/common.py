@@ -56,9 +56,9 @@ def take_apart(cls: type, func: Any, args: Any, kwargs: Any) -> Any:
     return out
 
 
-def check_pair(cls: type, x: torch.Tensor, y: torch.Tensor) -> None:
+def check_pair(cls: type, x: torch.Tensor, y: torch.Tensor, dtypes: bool = True) -> None:
     """Raise ValueError for inner tensors that one outer tensor cannot describe truly."""
-    for what in ("shape", "dtype", "device", "layout", "stride", "storage_offset"):
+    for what in ("shape", *(["dtype"] if dtypes else []), "device", "layout", "stride", "storage_offset"):
         ours, others = (value() if callable(value := getattr(t, what)) else value for t in (x, y))
         if ours != others:
             way_out = "; clone() or contiguous() makes them alike" if what.startswith("st") else ""

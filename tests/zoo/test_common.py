@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from subtrace_kit.zoo import ComplexTensor, QuantTensor, ScaleTensor, TwoTensor
+from subtrace_kit.zoo import ComplexTensor, MaskedTensor, QuantTensor, ScaleTensor, TwoTensor
 from subtrace_kit.zoo.common import aten, overloads, take_apart, written
 
 
@@ -17,6 +17,8 @@ def make(name: str) -> torch.Tensor:
         return ScaleTensor(a, torch.tensor(0.5))
     if name == "quant":
         return QuantTensor.from_float(a)
+    if name == "masked":
+        return MaskedTensor(a, b > 0)
     if name == "nested":
         return TwoTensor(ScaleTensor(a, torch.tensor(0.5)), ScaleTensor(b, torch.tensor(2.0)))
     return {"two": TwoTensor, "complex": ComplexTensor}[name](a, b)
@@ -34,10 +36,10 @@ def looks(tensor: torch.Tensor) -> tuple[object, ...]:
     return type(tensor), tensor.shape, tensor.stride(), tensor.storage_offset(), tensor.dtype, inner
 
 
-NAMES = ["two", "scale", "quant", "complex", "nested"]
+NAMES = ["two", "scale", "quant", "complex", "masked", "nested"]
 
 
-@pytest.mark.parametrize("name", ["common", "complex", "quant", "scale", "two"])
+@pytest.mark.parametrize("name", ["common", "complex", "masked", "quant", "scale", "two"])
 def test_examples_in_docstrings(name: str) -> None:
     module = importlib.import_module(f"subtrace_kit.zoo.{name}")
     assert doctest.testmod(module).failed == 0
@@ -145,7 +147,7 @@ def test_save_and_load(name: str) -> None:
         file = io.BytesIO()
         torch.save(tensor, file)
         file.seek(0)
-        with torch.serialization.safe_globals([ComplexTensor, QuantTensor, ScaleTensor, TwoTensor]):
+        with torch.serialization.safe_globals([ComplexTensor, MaskedTensor, QuantTensor, ScaleTensor, TwoTensor]):
             again = torch.load(file)
         assert looks(again) == looks(tensor)
         assert again.requires_grad == tensor.requires_grad
