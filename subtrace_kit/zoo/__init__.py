@@ -3,6 +3,7 @@
 from .complex import ComplexTensor, from_complex, to_complex
 from .masked import MaskedTensor, from_masked, to_masked
 from .mx import MXTensor, from_mx, to_mx
+from .nested import RaggedTensor, from_ragged, to_ragged
 from .quant import QuantTensor, from_quant, to_quant
 from .scale import ScaleTensor, from_scale, to_scale
 from .two import TwoTensor, from_two, to_two
@@ -12,18 +13,21 @@ __all__ = [
     "MXTensor",
     "MaskedTensor",
     "QuantTensor",
+    "RaggedTensor",
     "ScaleTensor",
     "TwoTensor",
     "from_complex",
     "from_masked",
     "from_mx",
     "from_quant",
+    "from_ragged",
     "from_scale",
     "from_two",
     "to_complex",
     "to_masked",
     "to_mx",
     "to_quant",
+    "to_ragged",
     "to_scale",
     "to_two",
 ]
