@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from subtrace_kit.zoo import ComplexTensor, MaskedTensor, QuantTensor, ScaleTensor, TwoTensor
+from subtrace_kit.zoo import ComplexTensor, LoggingTensor, MaskedTensor, QuantTensor, ScaleTensor, TwoTensor
 from subtrace_kit.zoo.common import aten, overloads, take_apart, written
 
 
@@ -17,6 +17,8 @@ def make(name: str) -> torch.Tensor:
         return ScaleTensor(a, torch.tensor(0.5))
     if name == "quant":
         return QuantTensor.from_float(a)
+    if name == "log":
+        return LoggingTensor(a)
     if name == "masked":
         return MaskedTensor(a, b > 0)
     if name == "nested":
@@ -36,10 +38,10 @@ def looks(tensor: torch.Tensor) -> tuple[object, ...]:
     return type(tensor), tensor.shape, tensor.stride(), tensor.storage_offset(), tensor.dtype, inner
 
 
-NAMES = ["two", "scale", "quant", "complex", "masked", "nested"]
+NAMES = ["two", "scale", "quant", "complex", "log", "masked", "nested"]
 
 
-@pytest.mark.parametrize("name", ["common", "complex", "masked", "nested", "quant", "scale", "two"])
+@pytest.mark.parametrize("name", ["common", "complex", "log", "masked", "nested", "quant", "scale", "two"])
 def test_examples_in_docstrings(name: str) -> None:
     module = importlib.import_module(f"subtrace_kit.zoo.{name}")
     assert doctest.testmod(module).failed == 0
@@ -147,7 +149,9 @@ def test_save_and_load(name: str) -> None:
         file = io.BytesIO()
         torch.save(tensor, file)
         file.seek(0)
-        with torch.serialization.safe_globals([ComplexTensor, MaskedTensor, QuantTensor, ScaleTensor, TwoTensor]):
+        with torch.serialization.safe_globals(
+            [ComplexTensor, LoggingTensor, MaskedTensor, QuantTensor, ScaleTensor, TwoTensor]
+        ):
             again = torch.load(file)
         assert looks(again) == looks(tensor)
         assert again.requires_grad == tensor.requires_grad
