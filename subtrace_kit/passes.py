@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable
 
 from . import ops
@@ -86,6 +87,8 @@ def unroll(trace: Trace) -> Trace:
             bound.append(outer if outer.symbol.kind is Kind.CONSTRUCTOR else outer.replace(at_class=True))
         else:
             bound += [_credited(inner, outer) for inner in _unrolled(outer, outer.context, every)]
+    attributes = tuple(dataclasses.replace(attribute, by_class=False) for attribute in trace.attributes)
+    trace = trace.replace(attributes=attributes)  # what a handler read is now a constant
     return _passed(trace, bound, "unroll: ops on wrappers replaced by the ops of their handlers")
 
 

@@ -78,6 +78,9 @@ class _Writer:
         for tie in self.trace.ties:
             tied = ".".join((self.leaves[tie.argument], *tie.attributes))
             self.require(f"{self.place(tie.fetch)} is {tied}")
+        for attribute in self.trace.attributes:
+            if not attribute.by_class:
+                self.value(".".join((self.leaves[attribute.argument], *attribute.way)), attribute.value)
         for constant in self.trace.constants:
             self.value(self.place(constant.fetch), constant.value)
         for owner in self.trace.owners:

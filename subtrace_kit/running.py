@@ -16,7 +16,7 @@ from .guards import difference, same_metadata
 from .intercept import no_torch_function
 from .owners import MISSING, module_hooks
 from .quick_guard import quick_guard
-from .trace import Constant, Trace, TrainingFlag
+from .trace import Attribute, Constant, Trace, TrainingFlag
 
 __all__ = ["Runner", "runner"]
 
@@ -73,6 +73,9 @@ class Runner:
                 if look(tie.fetch) is not functools.reduce(getattr, tie.attributes, leaves[tie.argument]):
                     path = ".".join((self.trace.guard.arguments[tie.argument].path, *tie.attributes))
                     raise _tie_broken(path, tie.path)
+            for attribute in self.trace.attributes:
+                if found := _attribute_difference(attribute, leaves[attribute.argument]):
+                    raise _attribute_changed(self.trace.guard.arguments[attribute.argument].path, attribute, found)
             captured = self.captured()
             check_captures(self.trace, captured)
             return captured
@@ -167,7 +170,10 @@ def flag_difference(flag: TrainingFlag) -> tuple[str, str] | None:
 
 def constant_difference(constant: Constant) -> str:
     """How a Python value differs from what was recorded; empty where it does not."""
-    now, then = look(constant.fetch), constant.value
+    return _value_difference(look(constant.fetch), constant.value)
+
+
+def _value_difference(now: Any, then: Any) -> str:
     return "" if type(now) is type(then) and same_metadata(now, then) else f"{now!r} instead of {then!r}"
 
 
@@ -186,6 +192,20 @@ def _tie_broken(path: str, other: str) -> TraceError:
         f"the gradient of {path.removesuffix('.grad')} is there now; the program found None when it was recorded",
         cause="gradients that an earlier backward left: zero_grad() in the program saw none to reset",
         way_out="trace again now that they are there (jit does), or set them to None before each run",
+    )
+
+
+def _attribute_difference(attribute: Attribute, leaf: Any) -> str:
+    if attribute.by_class:
+        return ""
+    return _value_difference(look(lambda: functools.reduce(getattr, attribute.way, leaf)), attribute.value)
+
+
+def _attribute_changed(path: str, attribute: Attribute, found: str) -> TraceError:
+    return TraceError(
+        f"argument {'.'.join((path, *attribute.way))}: {found}",
+        cause="a Python attribute that the program or a handler reads, and that is no part of the metadata",
+        way_out="trace again with such arguments, or use subtrace_kit.jit; return it from __tensor_flatten__",
     )
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from . import ops, refusals
+from .attached import hidden, holder_of
 from .intercept import flat_parts, handles_functions, is_wrapper_type, lacks_protocol, made_by_function
 from .numbers import Numbers, guard_number
 from .pending import Pending
@@ -142,6 +143,7 @@ class Store:
     def register(self, obj: torch.Tensor, value: Value) -> Value:
         """Tie a plain tensor to a value, for as long as the tensor lives."""
         value.ref = weakref.ref(obj)
+        value.order = self.built
         self.values[id(obj)] = value
         return describe(value, obj)
 
@@ -218,16 +220,25 @@ class Store:
         waiting.insert(event)
         if waiting.scope is self.recorder.top:
             value.born = event
-        waiting.insert_after(event, [self.attribute(symbol, value, *args) for symbol, *args in self.extras(obj, names)])
+        more = [self.attribute(symbol, value, *args) for symbol, *args in self.extras(obj, names, waiting.order)]
+        waiting.insert_after(event, more)
         return value
 
-    def extras(self, obj: Any, names: list[str]) -> list[tuple[Any, ...]]:
+    def extras(self, obj: Any, names: list[str], order: int) -> list[tuple[Any, ...]]:
         """Python attributes that a wrapper has and `__tensor_unflatten__` does not give it."""
         state = self.states[id(obj)]
-        if not differing(state, self.sound[type(obj)], names):
+        unlisted = hidden(obj, names, lambda tensor: self.is_older(tensor, order))
+        if not differing(state, self.sound[type(obj)], names) and not unlisted:
             return []
-        self.sound[type(obj)] = self.rebuilt(obj, names)
-        return differing(state, self.sound[type(obj)], names)
+        self.sound[type(obj)] = now = self.rebuilt(obj, names)
+        lost = [(ops.SETATTR, n, item) for n, item in unlisted if now.attributes.get(n) is not item]
+        found = differing(state, now, names)
+        return [*found, *(step for step in lost if not any(step[1] == other[1] for other in found))]
+
+    def is_older(self, tensor: torch.Tensor, order: int) -> bool:
+        """Whether a tensor was there before a wrapper was built: the class did not make it for the wrapper."""
+        value = self.known(tensor)
+        return value is None or value.root.order < order
 
     def attribute(self, symbol: Symbol, value: Value, name: str, *item: Any) -> Event:
         """The event that sets or deletes an attribute."""
@@ -345,11 +356,21 @@ class Store:
         """
         now: list[tuple[Any, State]] = []
         self.rewind(obj, now)
+        if id(obj) not in self.recorder.places.tensors:
+            self.check_listed(obj)
+        places = self.recorder.find_places(obj, hint)
         value = self.add_input(obj, hint)
-        self.captures.append((value, self.recorder.find_places(obj, hint)))
+        self.captures.append((value, places))
         for wrapper, state in now:
             write_state(wrapper, state)
         return self.sync(obj) if now else value
+
+    def check_listed(self, obj: torch.Tensor) -> None:
+        """Refuse a tensor that is only found as an attribute of another one from outside."""
+        around = [value.ref() for value in self.values.values() if value.root.outside]
+        error = holder_of(obj, [other for other in around if other is not None], nearest_line())
+        if error is not None:
+            raise self.recorder.refuse(error)
 
     def rewind(self, obj: Any, now: list[tuple[Any, State]]) -> None:
         """Give a wrapper, and those inside it, the attributes from before the program; present ones go to `now`."""

@@ -13,7 +13,7 @@ from .proxies import Proxy, SubclassTensorProxy, TensorProxy
 from .source import Source
 from .symbols import DEFAULT_CONTEXT, BoundSymbol, Context, type_text
 
-__all__ = ["Capture", "Constant", "Construction", "Ledger", "Tie", "Trace", "TrainingFlag"]
+__all__ = ["Attribute", "Capture", "Constant", "Construction", "Ledger", "Tie", "Trace", "TrainingFlag"]
 
 
 @dataclass(frozen=True)
@@ -67,6 +67,23 @@ class Tie:
     attributes: tuple[str, ...]
     path: str
     fetch: Callable[[], Any] = field(compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class Attribute:
+    """A Python value on a tensor among the arguments, outside its metadata, that code reads.
+
+    Args:
+        argument: Index of the leaf of the arguments.
+        way: The attributes from there to the value.
+        value: What it was when the program was recorded.
+        by_class: Whether only a class reads it: it matters once its handlers are unrolled.
+    """
+
+    argument: int
+    way: tuple[str, ...]
+    value: Any
+    by_class: bool = False
 
 
 @dataclass(frozen=True)
@@ -142,6 +159,7 @@ class Trace:
         flags: The training flags and hooks of modules that it was recorded with.
         constants: The Python values outside the arguments that it was recorded with.
         ties: Arguments that the program also finds elsewhere.
+        attributes: Python values on tensors among the arguments, outside their metadata.
         owners: Objects, lists and dicts outside the arguments that it writes into.
         program: The function or module that was recorded.
         failure: For the trace that an error carries: the text of the error at the last operation.
@@ -160,6 +178,7 @@ class Trace:
     constants: tuple[Constant, ...] = ()
     owners: tuple[Owner, ...] = ()
     ties: tuple[Tie, ...] = ()
+    attributes: tuple[Attribute, ...] = ()
     program: Callable[..., Any] | None = field(default=None, compare=False, repr=False)
 
     @property

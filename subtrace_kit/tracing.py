@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from . import __version__, ops
+from .attached import attribute_guards
 from .errors import TraceError
 from .freeze import Freezer
 from .global_state import GlobalState, state_changed
@@ -139,6 +140,7 @@ class _Recording:
         self.flags = tuple(training_flag(place, module) for place, module in self.places.modules)
         self.constants = tuple(Constant(place.path, value, place) for place, value in self.places.constants)
         self.ties = tuple(self.find_ties())
+        self.attributes = tuple(attribute_guards(self.leaves, self.places.user_names))
         self.remember()
         self.output: Any = None
         self.owners: list[Owner] = []
@@ -281,6 +283,7 @@ class _Recording:
             constants=(*self.constants, *self.absent_gradients()),
             owners=tuple(self.owners),
             ties=(*self.ties, *self.absent_argument_gradients(values)),
+            attributes=self.attributes,
             program=self.fn,
         )
 

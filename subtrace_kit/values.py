@@ -35,6 +35,7 @@ class Value:
     born: Event | None = None  # the top-level event after which it can be read; None: at the start
     outside: bool = False  # there before the program: an input, a captured tensor, or inside one
     number: Any = None
+    order: int = 0  # how many wrappers were built before it was first seen
     proxy: Any = None
 
     def __init__(self, hint: str, root: Value | None = None) -> None:
