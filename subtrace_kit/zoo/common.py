@@ -65,12 +65,32 @@ def check_pair(cls: type, x: torch.Tensor, y: torch.Tensor, dtypes: bool = True)
             raise ValueError(f"{cls.__name__}: inner tensors differ in {what}: {ours}, {others}{way_out}")
 
 
-def written(func: Any, args: Any, kwargs: Any) -> Iterator[torch.Tensor]:
+def written(func: Any, args: Any, kwargs: Any) -> Iterator[Any]:
     """The tensors an op writes to, as its schema says (`Tensor(a!) self`); of a list, one by one."""
     for i, argument in enumerate(func._schema.arguments):
         if argument.alias_info is not None and argument.alias_info.is_write:
             value = args[i] if i < len(args) else kwargs.get(argument.name)
             yield from (leaf for leaf in pytree.tree_leaves(value) if isinstance(leaf, torch.Tensor))
+
+
+def check_target(func: Any, args: Any, kwargs: Any, tensor: torch.Tensor, part: str) -> None:
+    """Raise NotImplementedError if an op writes to another tensor than `tensor`, which has a `part` for the result."""
+    if any(target is not tensor for target in written(func, args, kwargs)):
+        raise no_rule(type(tensor), f"{func} into another tensor, which would not take the {part}")
+
+
+def check_no_gradient(func: Any, args: Any, way_out: str = "") -> None:
+    """Raise NotImplementedError if autograd would differentiate an op its own way, not that of the class."""
+    for leaf in pytree.tree_leaves(args):
+        if isinstance(leaf, torch.Tensor) and leaf.requires_grad and torch.is_grad_enabled():
+            raise no_rule(type(leaf), f"{func} with a gradient{way_out}")
+
+
+def follow(func: Any, tensor: torch.Tensor, inner: torch.Tensor) -> None:
+    """Give `tensor` the size that its inner tensor took: `out=` with an empty tensor is resized."""
+    if tensor.shape != inner.shape and torch.Tag.inplace_view not in func.tags:
+        # These ops come back to the class and do nothing to the inner tensor, which has that size already.
+        tensor.resize_(inner.shape).as_strided_(inner.shape, inner.stride())
 
 
 def deepcopy_wrapper(tensor: Any, memo: dict[int, Any]) -> Any:

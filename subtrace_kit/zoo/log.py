@@ -10,7 +10,7 @@ import torch
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import return_and_correct_aliasing
 
-from .common import deepcopy_wrapper, lazy_bits, written
+from .common import deepcopy_wrapper, follow, lazy_bits, written
 
 
 class LoggingTensor(torch.Tensor):
@@ -73,7 +73,8 @@ class LoggingTensor(torch.Tensor):
         with lazy_bits():
             out = func(*_inner(args), **_inner(kwargs))
         for tensor in written(func, args, kwargs):
-            _follow(func, tensor)
+            if isinstance(tensor, LoggingTensor):
+                follow(func, tensor, tensor.elem)
         # In-place ops return their very argument, also a plain one; views share the outer memory too.
         return return_and_correct_aliasing(func, args, kwargs, pytree.tree_map_only(torch.Tensor, cls, out))
 
@@ -95,14 +96,6 @@ class _Short:
 
     def __repr__(self) -> str:
         return self.text
-
-
-def _follow(func: Any, tensor: Any) -> None:
-    """Give the outer tensor the size that the inner one took: `out=` with an empty tensor is resized."""
-    if isinstance(tensor, LoggingTensor) and torch.Tag.inplace_view not in func.tags:
-        size, stride = tensor.elem.shape, tensor.elem.stride()
-        if tensor.shape != size:  # These ops come back here and do nothing to the inner tensor.
-            tensor.resize_(size).as_strided_(size, stride)
 
 
 @contextlib.contextmanager

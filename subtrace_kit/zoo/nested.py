@@ -8,7 +8,16 @@ import torch
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import return_and_correct_aliasing
 
-from .common import aten, deepcopy_wrapper, lazy_bits, no_rule, overloads, take_apart, written
+from .common import (
+    aten,
+    check_no_gradient,
+    check_target,
+    deepcopy_wrapper,
+    lazy_bits,
+    no_rule,
+    overloads,
+    take_apart,
+)
 
 
 class RaggedTensor(torch.Tensor):
@@ -113,8 +122,7 @@ def _operand(func: Any, x: Any, t: RaggedTensor) -> torch.Tensor:
 
 def _pointwise(func: Any, *args: Any, **kwargs: Any) -> Any:
     t = next(leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, RaggedTensor))
-    if any(target is not t for target in written(func, args, kwargs)):
-        raise no_rule(type(t), f"{func} into another tensor, which would not take the offsets")
+    check_target(func, args, kwargs, t, "offsets")
     inner_args, inner_kwargs = pytree.tree_map_only(torch.Tensor, lambda x: _operand(func, x, t), (args, kwargs))
     out = func(*inner_args, **inner_kwargs)
     if func._schema.is_mutable:
@@ -138,8 +146,7 @@ def _cut_backward(func: Any, grad: RaggedTensor, sizes: Any, dim: int, *args: An
 
 def _sum(func: Any, t: Any, *args: Any, **kwargs: Any) -> torch.Tensor:
     """The gradient of a broadcast."""
-    if t.requires_grad and torch.is_grad_enabled():  # Then autograd would differentiate it its own way.
-        raise no_rule(type(t), f"{func} with a gradient; row_sums() has one")
+    check_no_gradient(func, t, "; row_sums() has one")
     return func(t.detach().to_padded(), *args, **kwargs)
 
 

@@ -41,7 +41,7 @@ def looks(tensor: torch.Tensor) -> tuple[object, ...]:
 NAMES = ["two", "scale", "quant", "complex", "log", "masked", "nested"]
 
 
-@pytest.mark.parametrize("name", ["common", "complex", "log", "masked", "nested", "quant", "scale", "two"])
+@pytest.mark.parametrize("name", ["common", "complex", "log", "masked", "mx", "nested", "quant", "scale", "two"])
 def test_examples_in_docstrings(name: str) -> None:
     module = importlib.import_module(f"subtrace_kit.zoo.{name}")
     assert doctest.testmod(module).failed == 0

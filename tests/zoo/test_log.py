@@ -165,13 +165,8 @@ def test_gradients_are_those_of_plain_tensors_and_the_backward_is_logged(log: li
     loss = from_log((to_log(x) @ w).exp()).sum()
     del log[:]
     found = torch.autograd.grad(loss, (x, w))
-    assert [line.split("(")[0].removeprefix("aten.") for line in log if "detach" not in line] == [
-        "mul.Tensor",
-        "t.default",
-        "mm.default",
-        "t.default",
-        "mm.default",
-    ]
+    computed = [line.split("(")[0] for line in log if not line.startswith(("aten.detach", "aten.t."))]
+    assert computed == ["aten.mul.Tensor", "aten.mm.default", "aten.mm.default"]
     wanted = torch.autograd.grad((x @ w).exp().sum(), (x, w))
     close(found[0], wanted[0])
     same(found[1], wanted[1])
