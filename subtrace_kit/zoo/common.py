@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import functools
 from collections.abc import Iterator
 from typing import Any
 
@@ -18,6 +19,33 @@ def overloads(names: str) -> list[Any]:
     pairs = [name.partition(".") for name in names.split()]
     return [getattr(getattr(aten, op), overload or "default") for op, _, overload in pairs]
 
+
+def functions(names: str) -> list[Any]:
+    """What `__torch_function__` may be asked for under a name: `torch.sum`, `Tensor.sum`, `aten.sum.default`, ..."""
+    found = []
+    for name in names.split():
+        packet = getattr(aten, name, None)
+        ops = [getattr(packet, overload) for overload in packet.overloads()] if packet else []
+        spaces = torch, torch.Tensor, torch._C._nn, torch.nn.functional
+        found += ops + [getattr(space, name) for space in spaces if hasattr(space, name)]
+    return found
+
+
+def op_name(func: Any) -> str:
+    """The name of the ATen op behind a function: "add" for `torch.add` and `aten.add.out`, "eq" for `Tensor.__eq__`."""
+    name = getattr(func, "__name__", "").partition(".")[0]
+    return OPERATORS.get(name, name.strip("_") if name.startswith("__") else name)
+
+
+@functools.cache
+def is_pointwise(func: Any) -> bool:
+    """Whether a function has the name of an ATen op of which an overload is pointwise."""
+    packet = getattr(aten, op_name(func), None)
+    return packet is not None and any(torch.Tag.pointwise in getattr(packet, o).tags for o in packet.overloads())
+
+
+OPERATORS = {"__and__": "bitwise_and", "__or__": "bitwise_or", "__xor__": "bitwise_xor"}
+"""Methods that are not called as their op is."""
 
 # The same elements seen through another shape. All but _unsafe_view share memory with their input, so
 # a class has to answer with wrappers around views.
@@ -79,11 +107,10 @@ def check_target(func: Any, args: Any, kwargs: Any, tensor: torch.Tensor, part: 
         raise no_rule(type(tensor), f"{func} into another tensor, which would not take the {part}")
 
 
-def check_no_gradient(func: Any, args: Any, way_out: str = "") -> None:
+def check_no_gradient(func: Any, tensor: torch.Tensor, way_out: str = "") -> None:
     """Raise NotImplementedError if autograd would differentiate an op its own way, not that of the class."""
-    for leaf in pytree.tree_leaves(args):
-        if isinstance(leaf, torch.Tensor) and leaf.requires_grad and torch.is_grad_enabled():
-            raise no_rule(type(leaf), f"{func} with a gradient{way_out}")
+    if tensor.requires_grad and torch.is_grad_enabled():
+        raise no_rule(type(tensor), f"{func} with a gradient{way_out}")
 
 
 def follow(func: Any, tensor: torch.Tensor, inner: torch.Tensor) -> None:

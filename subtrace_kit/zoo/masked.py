@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import torch
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import return_and_correct_aliasing
 
-from .common import LAYOUT, aten, check_pair, deepcopy_wrapper, lazy_bits, no_rule, overloads, take_apart, written
+from . import common
+from .common import LAYOUT, aten, no_rule, overloads
 
 
 class MaskedTensor(torch.Tensor):
     """A tensor and a mask, True where the element is specified. What stands elsewhere never matters.
 
-    Pointwise ops, also in place, keep the mask: the masks of the operands must match (RuntimeError), a plain
-    operand has none. `sum`, `mean` and `amax` are over the specified elements and plain. Layout ops and
-    copies stay in the class; any other op is refused. A gradient, also that of a plain operand, may be a
-    MaskedTensor; what it does not specify is zero.
+    A pointwise result, also that of `where`, is specified where all operands are; plain ones are everywhere. An
+    op in place leaves the mask, so its operands must be specified wherever the target is (RuntimeError); `copy_`
+    alone writes it. Reductions skip what is not specified, matrix products take it as zero; both are plain. Views,
+    copies and softmax stay in the class; any other op is refused. What a gradient does not specify is zero.
 
     Args:
         raw: Any shape and dtype. (Every tensor has a `data` already, so this is not called that.)
@@ -28,8 +30,8 @@ class MaskedTensor(torch.Tensor):
 
     Example:
         >>> x = MaskedTensor(torch.tensor([1.0, 2.0, 9.0]), torch.tensor([True, True, False]))
-        >>> (x * 10).sum(), x.mean(), x.amax()
-        (tensor(30.), tensor(1.5000), tensor(2.))
+        >>> (x * 10).sum(), x.mean(), x.amax(), x @ x
+        (tensor(30.), tensor(1.5000), tensor(2.), tensor(5.))
 
     Source: https://docs.pytorch.org/docs/stable/masked.html
     """
@@ -40,7 +42,7 @@ class MaskedTensor(torch.Tensor):
     def __new__(cls, raw: torch.Tensor, mask: torch.Tensor) -> MaskedTensor:
         if mask.dtype != torch.bool:
             raise ValueError(f"{cls.__name__}: mask must be bool, got {mask.dtype}")
-        check_pair(cls, raw, mask, dtypes=False)
+        common.check_pair(cls, raw, mask, dtypes=False)
         # A trap: this makes a new leaf, whatever graph `raw` belongs to. `to_masked` keeps the graph.
         where = raw.shape, raw.stride(), raw.storage_offset()
         dtype, device, grad = raw.dtype, raw.device, raw.requires_grad
@@ -51,7 +53,7 @@ class MaskedTensor(torch.Tensor):
         self.raw = raw
         self.mask = mask
 
-    __deepcopy__ = deepcopy_wrapper
+    __deepcopy__ = common.deepcopy_wrapper
 
     def __repr__(self) -> str:  # type: ignore[override]
         return f"{type(self).__name__}(raw={self.raw!r}, mask={self.mask!r})"
@@ -67,17 +69,21 @@ class MaskedTensor(torch.Tensor):
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        # Autograd, above __torch_dispatch__, hands the gradient of a sum to every element, and divides that of
-        # a mean by the number of all. Up here a reduction is replaced by one of which the gradient is right.
-        rule = _REDUCTIONS.get(func, func)
+        # Autograd, above __torch_dispatch__, hands the gradient of a sum to every element, and adds gradients
+        # with whatever masks they have. Up here an op is replaced by one of which the gradient is right.
+        kwargs = kwargs or {}
         with torch._C.DisableTorchFunctionSubclass():  # super() would put plain results into the class.
-            return rule(*args, **(kwargs or {}))
+            if rule := _FUNCTIONS.get(func):
+                return rule(func, *args, **kwargs)
+            if common.is_pointwise(func):
+                args, kwargs = _with_one_mask(func, args, kwargs)
+            return func(*args, **kwargs)
 
     @classmethod
     def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:  # type: ignore[override]
         rule = _RULES.get(func, _pointwise if torch.Tag.pointwise in func.tags else None)
-        with lazy_bits():
-            return rule(func, *args, **(kwargs or {})) if rule else take_apart(cls, func, args, kwargs or {})
+        with common.lazy_bits():
+            return rule(func, *args, **(kwargs or {})) if rule else common.take_apart(cls, func, args, kwargs or {})
 
 
 def _raw(tree: Any) -> Any:
@@ -89,19 +95,40 @@ def _each(func: Any, tensor: MaskedTensor, *args: Any, **kwargs: Any) -> Any:
     return return_and_correct_aliasing(func, (tensor, *args), kwargs, out)
 
 
+def _masked(*trees: Any) -> list[MaskedTensor]:
+    return [leaf for leaf in pytree.tree_leaves(trees) if isinstance(leaf, MaskedTensor)]
+
+
+def _with_one_mask(func: Any, args: Any, kwargs: Any) -> Any:
+    """The arguments of a pointwise op, masked operands cut to what all of them, or the target, specify."""
+    first, *others = masked = _masked(args, kwargs)
+    if all(x.mask is first.mask for x in others):
+        return args, kwargs
+    target = first if common.op_name(func).endswith("_") else None
+    mask = first.mask if target is not None else functools.reduce(torch.logical_and, [x.mask for x in masked])
+    widest = max(masked, key=torch.Tensor.dim)
+
+    def cut(x: Any) -> Any:
+        if x is target:
+            return x
+        # A 0-dim operand does not widen the dtype of the result; expanded it would.
+        x = x if x.dim() else x.to(torch.result_type(x, widest))
+        return to_masked(x.expand(mask.shape), mask)
+
+    return pytree.tree_map_only(MaskedTensor, cut, (args, kwargs))
+
+
 def _pointwise(func: Any, *args: Any, **kwargs: Any) -> Any:
-    tensors = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, MaskedTensor)]
-    if any(target is not tensors[0] for target in written(func, args, kwargs)):
-        raise no_rule(type(tensors[0]), f"{func} into another tensor, which would not take the mask")
-    mask, *others = (tensor.mask for tensor in tensors)
+    first, *others = _masked(args, kwargs)
+    common.check_target(func, args, kwargs, first, "mask")
     for other in others:
-        if other is not mask:
+        if other.mask is not first.mask:
             # Not an `if` on the values: that would wait for a GPU, and no trace could follow both ways.
-            torch._assert_async((other == mask).all(), f"{type(tensors[0]).__name__}: masks differ in {func}")
+            torch._assert_async((other.mask == first.mask).all(), f"{type(first).__name__}: masks differ in {func}")
     out = func(*_raw(args), **_raw(kwargs))
     if func._schema.is_mutable:
         return return_and_correct_aliasing(func, args, kwargs, out)
-    return pytree.tree_map(lambda raw: _new(type(tensors[0]), raw, mask), out)
+    return pytree.tree_map(lambda raw: _new(type(first), raw, first.mask), out)
 
 
 def _new(cls: type[MaskedTensor], raw: torch.Tensor, mask: torch.Tensor) -> MaskedTensor:
@@ -118,35 +145,45 @@ def _copy_(func: Any, target: Any, source: Any, *rest: Any) -> Any:
     return target
 
 
-def _of_gradients(func: Any, tensor: MaskedTensor, *args: Any, **kwargs: Any) -> torch.Tensor:
-    """The gradient of a broadcast or a cut: what is not specified is zero, as it is outside of the cut."""
-    if tensor.requires_grad and torch.is_grad_enabled():  # Then autograd would differentiate it its own way.
-        raise no_rule(type(tensor), f"{func} with a gradient")
-    return func(torch.where(tensor.mask, tensor.raw, 0), *args, **kwargs)
+def _as_zero(func: Any, *args: Any, **kwargs: Any) -> Any:
+    """What is not specified is zero: in a product, and in the gradient of a broadcast or a cut."""
+    args, kwargs = pytree.tree_map_only(MaskedTensor, from_masked, (args, kwargs))
+    return func(*args, **kwargs)
 
 
-def _sum(x: MaskedTensor, *args: Any, **kwargs: Any) -> torch.Tensor:
-    return from_masked(x).sum(*args, **kwargs)
+def _of_gradients(func: Any, *args: Any, **kwargs: Any) -> Any:
+    for tensor in _masked(args):
+        common.check_no_gradient(func, tensor)
+    return _as_zero(func, *args, **kwargs)
 
 
-def _mean(x: MaskedTensor, *args: Any, **kwargs: Any) -> torch.Tensor:
-    return _sum(x, *args, **kwargs) / x.mask.sum(*args, **kwargs)  # Of nothing: NaN, as in torch.
+def _reduce(fill: float, func: Any, input: MaskedTensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+    if abs(fill) == torch.inf and not input.is_floating_point():
+        fill = getattr(torch.iinfo(input.dtype), "max" if fill > 0 else "min")
+    return func(from_masked(input, fill), *args, **kwargs)
 
 
-def _amax(x: MaskedTensor, *args: Any, **kwargs: Any) -> torch.Tensor:
-    least = -torch.inf if x.is_floating_point() else torch.iinfo(x.dtype).min
-    return from_masked(x, least).amax(*args, **kwargs)
+def _mean(func: Any, input: MaskedTensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+    # Of nothing: NaN, as in torch.
+    return from_masked(input).sum(*args, **kwargs) / input.mask.sum(*args, **kwargs)
 
 
-_REDUCTIONS: dict[Any, Any] = {
-    getattr(space, name): rule
-    for space in (torch, torch.Tensor)
-    for name, rule in {"sum": _sum, "mean": _mean, "amax": _amax}.items()
+def _softmax(func: Any, input: MaskedTensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+    return to_masked(func(from_masked(input, -torch.inf), *args, **kwargs), input.mask)
+
+
+_NEUTRAL = {"sum": 0, "prod": 1, "all": True, "any": False, "amax": -torch.inf, "amin": torch.inf}
+_FUNCTIONS: dict[Any, Any] = {
+    **{func: functools.partial(_reduce, x) for name, x in _NEUTRAL.items() for func in common.functions(name)},
+    **dict.fromkeys(common.functions("mean"), _mean),
+    **dict.fromkeys(common.functions("softmax"), _softmax),
+    **dict.fromkeys(common.functions("matmul mm mv bmm dot linear addmm einsum"), _as_zero),
 }
+_GRADIENTS = "sum.dim_IntList select_backward slice_backward diagonal_backward mm mv bmm dot addmm"
 _RULES: dict[Any, Any] = {
     **dict.fromkeys(LAYOUT, _each),
     **dict.fromkeys(overloads("_to_copy zeros_like ones_like zero_ fill_.Scalar fill_.Tensor"), _pointwise),
-    **dict.fromkeys(overloads("sum.dim_IntList select_backward slice_backward diagonal_backward"), _of_gradients),
+    **dict.fromkeys(overloads(_GRADIENTS), _of_gradients),
     aten.new_empty_strided.default: lambda f, x, *args, **kw: _new(type(x), f(x.raw, *args, **kw), x.mask.new_ones(())),
     aten.copy_.default: _copy_,
 }
@@ -164,7 +201,7 @@ class _ToMasked(torch.autograd.Function):
     def forward(ctx: Any, x: torch.Tensor, mask: torch.Tensor) -> MaskedTensor:
         # Copies: autograd would not see a write through the wrapper into memory of `x`.
         ctx.save_for_backward(mask)
-        return _new(MaskedTensor, x.clone(), mask)
+        return _new(MaskedTensor, _raw(x).clone(), mask)
 
     backward = staticmethod(_gradient)
 
@@ -172,8 +209,8 @@ class _ToMasked(torch.autograd.Function):
 class _FromMasked(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, tensor: MaskedTensor, fill: float) -> torch.Tensor:
-        ctx.save_for_backward(tensor.mask)
-        return torch.where(tensor.mask, tensor.raw, fill)
+        ctx.save_for_backward(tensor.mask.clone())  # A copy: `copy_` may write the mask before the backward.
+        return tensor.raw.masked_fill(~tensor.mask, fill)
 
     backward = staticmethod(_gradient)
 
@@ -181,13 +218,15 @@ class _FromMasked(torch.autograd.Function):
 def to_masked(x: torch.Tensor, mask: torch.Tensor) -> MaskedTensor:
     """A MaskedTensor of copies of `x` and `mask`, bool, that broadcasts to `x`; hands gradients on to `x`.
 
+    If `x` is one itself, what it does not specify stays so.
+
     Example:
         >>> x = torch.ones(2, requires_grad=True)
         >>> (to_masked(x, torch.tensor([True, False])) * 3).sum().backward()
         >>> x.grad
         tensor([3., 0.])
     """
-    return _ToMasked.apply(x, mask)
+    return _ToMasked.apply(x, x.mask & mask if isinstance(x, MaskedTensor) else mask)
 
 
 def from_masked(tensor: MaskedTensor, fill: float = 0) -> torch.Tensor:

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from subtrace_kit.zoo import ComplexTensor, LoggingTensor, MaskedTensor, QuantTensor, ScaleTensor, TwoTensor
-from subtrace_kit.zoo.common import aten, overloads, take_apart, written
+from subtrace_kit.zoo.common import aten, functions, is_pointwise, op_name, overloads, take_apart, written
 
 
 def make(name: str) -> torch.Tensor:
@@ -199,3 +199,18 @@ def test_overloads_and_take_apart() -> None:
     assert take_apart(TwoTensor, aten.reshape.default, (x, (3, 2)), {}).shape == (3, 2)
     with pytest.raises(NotImplementedError, match=r"TwoTensor has no rule for aten.sin.default"):
         take_apart(TwoTensor, aten.sin.default, (x,), {})
+
+
+def test_functions_and_names_of_ops() -> None:
+    found = functions("sum")
+    assert all(func in found for func in (torch.sum, torch.Tensor.sum, aten.sum.default, aten.sum.dim_IntList))
+    assert nn.functional.linear in functions("linear")
+    names = {
+        "add": aten.add.Tensor,
+        "eq": torch.Tensor.__eq__,
+        "mul_": torch.Tensor.mul_,
+        "bitwise_and": torch.Tensor.__and__,
+    }
+    assert {name: op_name(func) for name, func in names.items()} == {name: name for name in names}
+    assert all(map(is_pointwise, names.values()))
+    assert not any(map(is_pointwise, (torch.matmul, torch.Tensor.copy_, nn.functional.pad, torch.Tensor.shape.__get__)))

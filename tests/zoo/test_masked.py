@@ -84,14 +84,50 @@ def test_a_plain_operand_may_be_the_larger() -> None:
     same(PLAIN * x, PLAIN * x.raw, x.mask.expand(4, 6))
 
 
-def test_masks_must_match() -> None:
-    x, other = make(4, 6), make(4, 6, seed=2)
-    for op in (torch.add, torch.Tensor.mul_):
-        with pytest.raises(RuntimeError, match="MaskedTensor: masks differ in aten"):
-            op(x, other)
-    same(x + make(4, 6), x.raw * 2, x.mask)
+COMBINED: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
+    "add": lambda x, y: x + y,
+    "function": lambda x, y: torch.div(x, y, rounding_mode="floor"),
+    "keyword": lambda x, y: torch.mul(x, other=y),
+    "op": torch.ops.aten.sub.Tensor,
+    "compare": lambda x, y: x == y,
+    "and": lambda x, y: (x > 0) & (y > 0),
+    "where": lambda x, y: torch.where(PLAIN > 0, x, y),
+    "lerp": lambda x, y: torch.lerp(x, PLAIN, y),
+}
+
+
+@pytest.mark.parametrize("name", COMBINED)
+@pytest.mark.parametrize("mode", [torch.enable_grad, torch.inference_mode])
+def test_a_pointwise_result_is_specified_where_all_operands_are(name: str, mode: Callable[[], object]) -> None:
+    with mode():
+        x, y = make(4, 6), make(4, 6, seed=2)
+        same(COMBINED[name](x, y), COMBINED[name](x.raw, y.raw), x.mask & y.mask)
+
+
+def test_masks_broadcast() -> None:
+    x, row, column = make(4, 6), make(6, seed=2), make(4, 1, seed=3)
+    same(x + row, x.raw + row.raw, x.mask & row.mask)
+    same(column * row, column.raw * row.raw, column.mask & row.mask)
     wide, narrow = make(4, 1).expand(4, 6).clone(), make(4, 1)
     same(wide + narrow, wide.raw * 2, wide.mask)
+
+
+@pytest.mark.parametrize("specified", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int64])
+def test_a_0_dim_operand_does_not_widen_the_result(specified: bool, dtype: torch.dtype) -> None:
+    x = make(4, 6).nan_to_num().to(dtype)
+    one = MaskedTensor(torch.tensor(0.5, dtype=torch.float64), torch.tensor(specified))
+    same(x + one, x.raw + one.raw, x.mask & one.mask)
+
+
+def test_in_place_an_operand_is_specified_wherever_the_target_is() -> None:
+    x, y = make(4, 6), make(4, 6, seed=2)
+    some = x * y
+    want, mask = some.raw * x.raw, some.mask.clone()
+    assert some.mul_(x) is some
+    same(some, want, mask)
+    with pytest.raises(RuntimeError, match=r"MaskedTensor: masks differ in aten.mul_.Tensor"):
+        x.mul_(y)
 
 
 def test_views_alias_both_parts_and_results_neither() -> None:
@@ -133,30 +169,49 @@ def test_a_copy_takes_the_mask_too() -> None:
     same(x[:1], make(4, 6).raw[:1], make(4, 6).mask[:1])
 
 
-REDUCTIONS: dict[str, Op] = {
-    "sum": lambda x: x.sum(),
-    "sum_dim": lambda x: torch.sum(x, 1, keepdim=True),
-    "sum_dtype": lambda x: x.sum(0, dtype=torch.float64),
-    "mean": lambda x: torch.mean(x),
-    "mean_dims": lambda x: x.mean((0, 1)),
-    "amax": lambda x: x.amax(),
+REDUCTIONS = ["sum", "mean", "prod", "amax", "amin"]
+PRODUCTS: dict[str, Op] = {
+    "matmul": lambda x: x @ PLAIN.t(),
+    "left": lambda x: PLAIN.t() @ x,
+    "both": lambda x: torch.mm(x, x.t()),
+    "bmm": lambda x: torch.bmm(x[None], PLAIN.t()[None]),
+    "vector": lambda x: x.mv(PLAIN[0]),
+    "linear": lambda x: nn.functional.linear(x, weight=PLAIN, bias=x[:, 0]),
+    "einsum": lambda x: torch.einsum("ij,kj->ik", x, PLAIN),
 }
 
 
 @pytest.mark.parametrize("name", REDUCTIONS)
 def test_reductions_are_over_what_is_specified(name: str) -> None:
+    x, of_plain = make(4, 6), getattr(torch, name)
+    for found in (getattr(x, name)((0, 1)) if name != "prod" else x.prod(), of_plain(x.flatten(), 0)):
+        assert type(found) is torch.Tensor
+        close(found, of_plain(x.raw[x.mask], 0))
+    rows = [of_plain(row[keep], 0) for row, keep in zip(x.raw, x.mask, strict=True)]
+    close(of_plain(x, 1, keepdim=True), torch.stack(rows)[:, None])
+
+
+def test_reductions_take_a_dtype_and_give_truth_values() -> None:
     x = make(4, 6)
-    found = REDUCTIONS[name](x)
+    assert x.sum(0, dtype=torch.float64).dtype == x.mean(0, dtype=torch.float64).dtype == torch.float64
+    assert (x == x).all().item() is True
+    assert (x != x).any().item() is False
+    assert (x == x).sum().item() == x.mask.sum().item()
+    assert from_masked(x == x).dtype == torch.bool
+
+
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_products_count_what_is_not_specified_as_zero(name: str) -> None:
+    x = make(4, 6)
+    found = PRODUCTS[name](x)
     assert type(found) is torch.Tensor
-    want = {"sum": torch.sum, "mean": torch.mean, "amax": torch.amax}[name.split("_")[0]]
-    if name == "sum_dim":
-        want = torch.stack([want(row[keep]) for row, keep in zip(x.raw, x.mask, strict=True)])[:, None]
-    elif name == "sum_dtype":
-        columns = zip(x.raw.double().t(), x.mask.t(), strict=True)
-        want = torch.stack([want(column[keep]) for column, keep in columns])
-    else:
-        want = want(x.raw[x.mask])
-    close(found, want)
+    close(found, PRODUCTS[name](x.raw.where(x.mask, 0)))
+
+
+@pytest.mark.parametrize("softmax", [torch.softmax, torch.Tensor.softmax, nn.functional.softmax])
+def test_softmax_is_over_what_is_specified(softmax: Callable[..., torch.Tensor]) -> None:
+    x = make(4, 6)
+    same(softmax(x, dim=1), x.raw.where(x.mask, -torch.inf).softmax(1), x.mask)
 
 
 def test_reductions_of_nothing_and_of_integers() -> None:
@@ -165,18 +220,17 @@ def test_reductions_of_nothing_and_of_integers() -> None:
     assert nothing.mean(1).isnan().all()
     assert nothing.amax(1).tolist() == [-torch.inf] * 2
     whole = MaskedTensor(torch.tensor([-3, -5, 9]), torch.tensor([True, True, False]))
-    assert (whole.sum().item(), whole.mean().item(), whole.amax().item()) == (-8, -4, -3)
+    assert (whole.sum().item(), whole.mean().item(), whole.amax().item(), whole.amin().item()) == (-8, -4, -3, -5)
 
 
 REFUSED: dict[str, tuple[Op, str]] = {
-    "matmul": (lambda x: x @ x.t(), "no rule for aten.mm.default"),
-    "softmax": (lambda x: x.softmax(0), "no rule for aten._softmax.default"),
+    "cumsum": (lambda x: x.cumsum(0), "no rule for aten.cumsum.default"),
     "std": (lambda x: x.std(), "no rule for aten.std"),
     "cat": (lambda x: torch.cat([x, x]), "no rule for aten.cat.default"),
     "into_plain": (lambda x: torch.zeros(4, 6).copy_(x), "no rule for aten.copy_.default into a plain tensor"),
     "add_to_plain": (lambda x: torch.zeros(4, 6).add_(x), r"no rule for aten.add_.Tensor into another tensor"),
     "out": (lambda x: torch.add(x, 1, out=x.clone()), r"no rule for aten.add.out into another tensor"),
-    "hidden_sum": (lambda x: torch.einsum("ij->i", x.requires_grad_()), "no rule for aten.sum.dim_IntList with a grad"),
+    "hidden_sum": (lambda x: x.requires_grad_().sum_to_size(1, 6), "no rule for aten.sum.dim_IntList with a grad"),
 }
 
 
@@ -223,6 +277,12 @@ LOSSES: dict[str, tuple[Op, Op]] = {
         lambda x, m: sum(row[keep].mean() for row, keep in zip(x, m, strict=True)),
     ),
     "amax": (lambda y: y.amax(), lambda x, m: x[m].amax()),
+    "prod": (lambda y: y.prod(), lambda x, m: x[m].prod()),
+    "product": (lambda y: (y @ y.t()).sin().sum(), lambda x, m: (x.where(m, 0) @ x.where(m, 0).t()).sin().sum()),
+    "softmax": (
+        lambda y: from_masked(y.softmax(1)).square().sum(),
+        lambda x, m: x.where(m, -torch.inf).softmax(1).square().sum(),
+    ),
     "values": (lambda y: from_masked(y).square().sum(), lambda x, m: x[m].square().sum()),
 }
 
@@ -238,6 +298,39 @@ def test_gradients_are_those_of_the_specified_elements(loss: str) -> None:
     for ours, others in zip(found, wanted, strict=True):
         close(ours, others)
     assert not x.grad[~mask].any()
+
+
+def test_gradients_of_operands_of_which_the_masks_differ() -> None:
+    """What one use leaves out, another may have: gradients are added up over all uses."""
+    x, y, z = (torch.randn(shape, requires_grad=True) for shape in ((4, 6), (6,), (4, 6)))
+    m, n, o = make(4, 6).mask, make(6, seed=2).mask, make(4, 6, seed=3).mask
+    a, b, c = to_masked(x, m), to_masked(y, n), to_masked(z, o)
+    (a.exp().sum() + (a / b).sum() + (a * c).mean() + (b - c).square().sum() + (a @ c.t()).sin().sum()).backward()
+    parts = (
+        x.exp()[m], (x / y)[m & n], (x * z)[m & o] / (m & o).sum(), (y - z).square()[n & o],
+        (x.where(m, 0) @ z.where(o, 0).t()).sin(),
+    )  # fmt: skip
+    for ours, others in zip((x, y, z), torch.autograd.grad(sum(part.sum() for part in parts), (x, y, z)), strict=True):
+        close(ours.grad, others)
+
+
+def test_gradients_of_an_operand_in_place() -> None:
+    x, y = torch.randn(4, 6, requires_grad=True), torch.randn(4, 6, requires_grad=True)
+    m, n = make(4, 6).mask, make(4, 6, seed=2).mask
+    a, b = to_masked(x, m & n), to_masked(y, n)
+    (a.sin().mul_(b).sum() + b.exp().sum()).backward()
+    wanted = torch.autograd.grad((x.sin() * y)[m & n].sum() + y.exp()[n].sum(), (x, y))
+    close((x.grad, y.grad), wanted)
+
+
+def test_a_mask_that_is_written_later_does_not_reach_the_backward() -> None:
+    x, m = torch.randn(4, 6, requires_grad=True), make(4, 6).mask
+    y = to_masked(x, m)
+    z = y * 1
+    total = z.sum()
+    z.copy_(make(4, 6, seed=2))
+    total.backward()
+    close(x.grad, m.float())
 
 
 def test_a_plain_gradient_is_zero_where_nothing_is_specified() -> None:
@@ -298,16 +391,17 @@ def test_with_another_class() -> None:
 
 
 def in_and_out(x: torch.Tensor, w: torch.Tensor, mask: torch.Tensor) -> object:
-    y = to_masked(x, mask)
-    z = (y * w + y.exp()).relu()
-    return z.sum(), z.mean(0), z.amax(1), z[1:].t(), from_masked(z, -1)
+    y, v = to_masked(x, mask), to_masked(w, mask[0])
+    z = (y * w + y.exp() * v).relu()
+    return z.sum(), z.mean(0), z.amax(1), z[1:].t(), from_masked(z, -1), z.softmax(1), y @ w, torch.where(y > 0, y, v)
 
 
-def write(y: MaskedTensor) -> object:
-    z = y * 2
+def write(y: MaskedTensor, other: MaskedTensor) -> object:
+    z = y * other
     z[:, 1].add_(1)
-    y.t()[0].copy_(z.t()[1])
-    return y, z, y[1:]
+    z.mul_(y)
+    y.t()[0].copy_(other.t()[1])
+    return y, z, y[1:], z.sum(0)
 
 
 @pytest.mark.parametrize("grad", [False, True])
@@ -324,7 +418,7 @@ def test_traced_and_lowered_equal_eager(grad: bool) -> None:
 def test_writes_traced_and_lowered_equal_eager() -> None:
     def args(seed: int) -> tuple:
         torch.manual_seed(seed)
-        return (MaskedTensor(torch.randn(4, 6), torch.rand(4, 6) > 0.3),)
+        return tuple(MaskedTensor(torch.randn(4, 6), torch.rand(4, 6) > 0.3) for _ in "ab")
 
     assert_agrees(write, *args(0))
     trace_and_lower(write, args)
