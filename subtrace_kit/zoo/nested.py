@@ -13,6 +13,7 @@ from .common import (
     check_no_gradient,
     check_target,
     deepcopy_wrapper,
+    functions,
     lazy_bits,
     no_rule,
     overloads,
@@ -24,9 +25,10 @@ class RaggedTensor(torch.Tensor):
     """n rows of different length: row i is packed[offsets[i] : offsets[i + 1]].
 
     To the outside it has the size that it would have padded, [n, longest, ...]; a plain operand broadcasts to
-    that, and what meets the padding is dropped. Pointwise ops, also in place, and cuts along the dimensions
-    after the second stay in the class and share the offsets, which no op writes; any other op is refused. A
-    gradient, also that of a plain operand, may be a RaggedTensor.
+    that, and what meets the padding is dropped. Pointwise ops, also in place, cuts along the dimensions after the
+    second, and products of the last one with a plain vector or matrix (`x @ w`, `linear`) stay in the class and
+    share the offsets, which no op writes; any other op is refused. A gradient, also that of a plain operand, may
+    be a RaggedTensor.
 
     Args:
         packed: Any dtype, shape [total, ...].
@@ -93,6 +95,15 @@ class RaggedTensor(torch.Tensor):
         return packed.new_full(self.shape, fill).index_put(_places(self.offsets, len(packed)), packed)
 
     @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        # Before autograd takes a product apart, into views that there are not of rows of different length.
+        kwargs = kwargs or {}
+        with torch._C.DisableTorchFunctionSubclass():  # super() would put plain results into the class.
+            if func in _PRODUCTS and _by_row(*args, **kwargs):
+                return _product(func, *args, **kwargs)
+            return func(*args, **kwargs)
+
+    @classmethod
     def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:  # type: ignore[override]
         rule = _RULES.get(func, _pointwise if torch.Tag.pointwise in func.tags else None)
         with lazy_bits():
@@ -130,6 +141,17 @@ def _pointwise(func: Any, *args: Any, **kwargs: Any) -> Any:
     return pytree.tree_map(lambda packed: type(t)(packed, t.offsets.to(packed.device), t.longest), out)
 
 
+def _by_row(input: torch.Tensor, *args: Any, **kwargs: Any) -> bool:
+    """Whether a product is that of the last dimension, not of the rows, with what is the same for all rows."""
+    others = [x for x in pytree.tree_leaves((args, kwargs)) if isinstance(x, torch.Tensor)]
+    plain = not any(isinstance(x, RaggedTensor) or x.dim() > 2 for x in others)
+    return isinstance(input, RaggedTensor) and input.dim() > 2 and plain
+
+
+def _product(func: Any, input: RaggedTensor, *args: Any, **kwargs: Any) -> RaggedTensor:
+    return _ToRagged.apply(func(from_ragged(input), *args, **kwargs), input.offsets, input.longest)
+
+
 def _cut(func: Any, t: RaggedTensor, *args: Any) -> RaggedTensor:
     """A view along a dimension that is the same in all rows, or of all."""
     inner = [args[0] % t.dim() - 1, *args[1:]] if args else []
@@ -150,6 +172,7 @@ def _sum(func: Any, t: Any, *args: Any, **kwargs: Any) -> torch.Tensor:
     return func(t.detach().to_padded(), *args, **kwargs)
 
 
+_PRODUCTS = set(functions("matmul linear"))
 _RULES: dict[Any, Any] = {
     **dict.fromkeys(overloads("alias detach slice.Tensor select.int"), _cut),
     **dict.fromkeys(overloads("slice_backward select_backward"), _cut_backward),

@@ -76,6 +76,36 @@ def test_rows_are_those_of_the_padded_tensor(name: str, layout: str, mode: Calla
         same(op(x), op(x.to_padded()))
 
 
+MATRIX, VECTOR = torch.randn(2, 3, generator=SEED), torch.randn(2, generator=SEED)
+PRODUCTS: dict[str, Op] = {
+    "matmul": lambda x: x @ MATRIX,
+    "vector": lambda x: torch.matmul(x, other=VECTOR),
+    "linear": lambda x: nn.functional.linear(x, weight=MATRIX.t(), bias=MATRIX[0]),
+    "linear_one": lambda x: nn.functional.linear(x, VECTOR),
+}
+
+
+@pytest.mark.parametrize("name", PRODUCTS)
+@pytest.mark.parametrize("mode", [torch.enable_grad, torch.inference_mode])
+def test_products_are_those_of_the_rows(name: str, mode: Callable[[], object]) -> None:
+    with mode():
+        x = make(2)
+        found, wanted = PRODUCTS[name](x), PRODUCTS[name](x.to_padded())
+        assert type(found) is RaggedTensor
+        assert found.shape == wanted.shape
+        assert found.offsets is x.offsets
+        close(rows_of(found), rows_of(wanted))
+
+
+def test_a_layer_is_trained_as_on_the_rows() -> None:
+    parts = [torch.randn(n, 2, requires_grad=True) for n in LENGTHS]
+    layer = nn.Linear(2, 3)
+    operands = *parts, *layer.parameters()
+    found = torch.autograd.grad(layer(to_ragged(parts)).tanh().row_sums().square().sum(), operands)
+    loss = sum(layer(part).tanh().sum(0).square().sum() for part in parts)
+    close(found, torch.autograd.grad(loss, operands))
+
+
 def test_a_wider_plain_operand_widens_the_rows() -> None:
     x = make(1)
     same(x * PADDED, x.to_padded() * PADDED)
@@ -154,7 +184,9 @@ def test_a_ragged_tensor_is_copied_into_one() -> None:
 
 
 REFUSED: dict[str, tuple[Op, str]] = {
-    "matmul": (lambda x: x.mm(x), "aten.mm.default"),
+    "mm": (lambda x: x.mm(x), "aten.mm.default"),
+    "of_rows": (lambda x: x[..., 0] @ torch.ones(5, 2), "aten.mm.default"),
+    "of_two": (lambda x: x @ x, "aten.expand.default"),
     "view": (lambda x: x.view(-1), "aten.view.default"),
     "row": (lambda x: x[0], "aten.select.int along dimension 0"),
     "columns": (lambda x: x[:, 1:], "aten.slice.Tensor along dimension 1"),
@@ -291,7 +323,7 @@ def test_with_another_class() -> None:
 
 def in_and_out(a: torch.Tensor, b: torch.Tensor, w: torch.Tensor, p: torch.Tensor) -> object:
     x = to_ragged([a, b])
-    y = (x * w).tanh() + p * x
+    y = (x * w).tanh() + p * x @ (w[:, None] * w)
     return y.row_sums(), y.to_padded(-1), from_ragged(y[..., 0]), from_ragged(y.exp() + x)
 
 
