@@ -21,19 +21,14 @@ def overloads(names: str) -> list[Any]:
 
 
 def functions(names: str) -> list[Any]:
-    """What `__torch_function__` may be asked for under a name: `torch.sum`, `Tensor.sum`, `aten.sum.default`, ..."""
-    found = []
-    for name in names.split():
-        packet = getattr(aten, name, None)
-        ops = [getattr(packet, overload) for overload in packet.overloads()] if packet else []
-        spaces = torch, torch.Tensor, torch._C._nn, torch.nn.functional
-        found += ops + [getattr(space, name) for space in spaces if hasattr(space, name)]
-    return found
+    """What users call by a name, as `__torch_function__` gets it: `torch.sum`, `Tensor.sum`, `functional.linear`."""
+    spaces = torch, torch.Tensor, torch.nn.functional
+    return [getattr(space, name) for name in names.split() for space in spaces if hasattr(space, name)]
 
 
 def op_name(func: Any) -> str:
-    """The name of the ATen op behind a function: "add" for `torch.add` and `aten.add.out`, "eq" for `Tensor.__eq__`."""
-    name = getattr(func, "__name__", "").partition(".")[0]
+    """The name of the ATen op behind a function: "add" for `torch.add`, "eq" for `Tensor.__eq__`."""
+    name = getattr(func, "__name__", "")
     return OPERATORS.get(name, name.strip("_") if name.startswith("__") else name)
 
 

@@ -75,6 +75,8 @@ class MaskedTensor(torch.Tensor):
         with torch._C.DisableTorchFunctionSubclass():  # super() would put plain results into the class.
             if rule := _FUNCTIONS.get(func):
                 return rule(func, *args, **kwargs)
+            if func in _WRITES and not isinstance(args[0], MaskedTensor):
+                raise no_rule(cls, f"{func.__name__} into a plain tensor; from_masked says what to write for the rest")
             if common.is_pointwise(func):
                 args, kwargs = _with_one_mask(func, args, kwargs)
             return func(*args, **kwargs)
@@ -106,13 +108,12 @@ def _with_one_mask(func: Any, args: Any, kwargs: Any) -> Any:
         return args, kwargs
     target = first if common.op_name(func).endswith("_") else None
     mask = first.mask if target is not None else functools.reduce(torch.logical_and, [x.mask for x in masked])
-    widest = max(masked, key=torch.Tensor.dim)
 
     def cut(x: Any) -> Any:
         if x is target:
             return x
         # A 0-dim operand does not widen the dtype of the result; expanded it would.
-        x = x if x.dim() else x.to(torch.result_type(x, widest))
+        x = x if x.dim() else x.to(torch.result_type(x, max(masked, key=torch.Tensor.dim)))
         return to_masked(x.expand(mask.shape), mask)
 
     return pytree.tree_map_only(MaskedTensor, cut, (args, kwargs))
@@ -137,8 +138,8 @@ def _new(cls: type[MaskedTensor], raw: torch.Tensor, mask: torch.Tensor) -> Mask
 
 
 def _copy_(func: Any, target: Any, source: Any, *rest: Any) -> Any:
-    if not isinstance(target, MaskedTensor):
-        raise no_rule(MaskedTensor, f"{func} into a plain tensor; from_masked says what to write for the rest")
+    if not isinstance(target, MaskedTensor):  # Only autograd comes here so, with a gradient.
+        return func(target, from_masked(source), *rest)
     func(target.raw, _raw(source), *rest)
     if isinstance(source, MaskedTensor):
         func(target.mask, source.mask, *rest)
@@ -164,8 +165,7 @@ def _reduce(fill: float, func: Any, input: MaskedTensor, *args: Any, **kwargs: A
 
 
 def _mean(func: Any, input: MaskedTensor, *args: Any, **kwargs: Any) -> torch.Tensor:
-    # Of nothing: NaN, as in torch.
-    return from_masked(input).sum(*args, **kwargs) / input.mask.sum(*args, **kwargs)
+    return from_masked(input).sum(*args, **kwargs) / input.mask.sum(*args, **kwargs)  # Of nothing: NaN, as in torch.
 
 
 def _softmax(func: Any, input: MaskedTensor, *args: Any, **kwargs: Any) -> torch.Tensor:
@@ -173,6 +173,7 @@ def _softmax(func: Any, input: MaskedTensor, *args: Any, **kwargs: Any) -> torch
 
 
 _NEUTRAL = {"sum": 0, "prod": 1, "all": True, "any": False, "amax": -torch.inf, "amin": torch.inf}
+_WRITES = torch.Tensor.copy_, torch.Tensor.__setitem__
 _FUNCTIONS: dict[Any, Any] = {
     **{func: functools.partial(_reduce, x) for name, x in _NEUTRAL.items() for func in common.functions(name)},
     **dict.fromkeys(common.functions("mean"), _mean),
@@ -181,7 +182,7 @@ _FUNCTIONS: dict[Any, Any] = {
 }
 _GRADIENTS = "sum.dim_IntList select_backward slice_backward diagonal_backward mm mv bmm dot addmm"
 _RULES: dict[Any, Any] = {
-    **dict.fromkeys(LAYOUT, _each),
+    **dict.fromkeys([*LAYOUT, *overloads("squeeze_ squeeze_.dim t_ transpose_ unsqueeze_")], _each),
     **dict.fromkeys(overloads("_to_copy zeros_like ones_like zero_ fill_.Scalar fill_.Tensor"), _pointwise),
     **dict.fromkeys(overloads(_GRADIENTS), _of_gradients),
     aten.new_empty_strided.default: lambda f, x, *args, **kw: _new(type(x), f(x.raw, *args, **kw), x.mask.new_ones(())),
@@ -216,9 +217,7 @@ class _FromMasked(torch.autograd.Function):
 
 
 def to_masked(x: torch.Tensor, mask: torch.Tensor) -> MaskedTensor:
-    """A MaskedTensor of copies of `x` and `mask`, bool, that broadcasts to `x`; hands gradients on to `x`.
-
-    If `x` is one itself, what it does not specify stays so.
+    """A MaskedTensor of copies of `x`, masked or not, and `mask`, bool, broadcast to it; hands gradients on to `x`.
 
     Example:
         >>> x = torch.ones(2, requires_grad=True)

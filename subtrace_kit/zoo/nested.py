@@ -166,6 +166,13 @@ def _cut_backward(func: Any, grad: RaggedTensor, sizes: Any, dim: int, *args: An
     return type(grad)(packed, grad.offsets, grad.longest)
 
 
+def _empty(func: Any, t: RaggedTensor, size: Any, stride: Any, **kwargs: Any) -> RaggedTensor:
+    """What autograd puts the gradients of a tensor and of its written view together in."""
+    if tuple(size[:2]) != tuple(t.shape[:2]):
+        raise no_rule(type(t), f"{func} with other rows")
+    return type(t)(func(t.packed, [len(t.packed), *size[2:]], stride[1:], **kwargs), t.offsets, t.longest)
+
+
 def _sum(func: Any, t: Any, *args: Any, **kwargs: Any) -> torch.Tensor:
     """The gradient of a broadcast."""
     check_no_gradient(func, t, "; row_sums() has one")
@@ -177,6 +184,7 @@ _RULES: dict[Any, Any] = {
     **dict.fromkeys(overloads("alias detach slice.Tensor select.int"), _cut),
     **dict.fromkeys(overloads("slice_backward select_backward"), _cut_backward),
     **dict.fromkeys(overloads("_to_copy zeros_like ones_like copy_ zero_ fill_.Scalar fill_.Tensor"), _pointwise),
+    aten.new_empty_strided.default: _empty,
     aten.sum.dim_IntList: _sum,
 }
 

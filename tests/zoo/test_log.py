@@ -255,6 +255,31 @@ def test_writes_traced_and_lowered_equal_eager() -> None:
     trace_and_lower(write, args)
 
 
+def views_in_place(x: LoggingTensor, w: torch.Tensor) -> object:
+    view = x.t()[1:]
+    view.mul_(2)
+    view[0].zero_()
+    x.unsqueeze_(0)
+    return x, view, x.squeeze(0) @ w
+
+
+def backward(x: LoggingTensor, w: torch.Tensor) -> object:
+    y = x * 2
+    y[:, 1].mul_(3)
+    from_log((y @ w).exp()).sum().backward()
+    return x.grad, w.grad
+
+
+@pytest.mark.parametrize(("program", "grad"), [(views_in_place, False), (backward, True)])
+def test_views_and_backward_traced_and_lowered_equal_eager(program: Op, grad: bool) -> None:
+    def args(seed: int) -> tuple:
+        torch.manual_seed(seed)
+        return LoggingTensor(torch.randn(4, 6)).requires_grad_(grad), torch.randn(6, 3).requires_grad_(grad)
+
+    assert_agrees(program, *args(0))
+    trace_and_lower(program, args)
+
+
 def test_a_trace_logs_as_eager_does_and_a_lowered_one_nothing(log: list[str]) -> None:
     def program(x: torch.Tensor) -> torch.Tensor:
         return (LoggingTensor(x) * 2).relu().elem

@@ -88,7 +88,6 @@ COMBINED: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
     "add": lambda x, y: x + y,
     "function": lambda x, y: torch.div(x, y, rounding_mode="floor"),
     "keyword": lambda x, y: torch.mul(x, other=y),
-    "op": torch.ops.aten.sub.Tensor,
     "compare": lambda x, y: x == y,
     "and": lambda x, y: (x > 0) & (y > 0),
     "where": lambda x, y: torch.where(PLAIN > 0, x, y),
@@ -162,6 +161,18 @@ def test_in_place_ops_write_the_elements_and_leave_the_mask(name: str) -> None:
     same(x, want, kept)
 
 
+@pytest.mark.parametrize("name", ["t_", "unsqueeze_", "squeeze_", "transpose_"])
+def test_views_in_place_change_both_parts(name: str) -> None:
+    x = make(4, 6)[:, :1]
+    raw, mask = x.raw, x.mask
+    dims = {"t_": (), "unsqueeze_": (0,), "squeeze_": (1,), "transpose_": (0, 1)}[name]
+    want = [getattr(part.detach(), name)(*dims) for part in (raw, mask)]
+    assert getattr(x, name)(*dims) is x
+    assert x.raw is raw
+    assert x.mask is mask
+    same(x, *want)
+
+
 def test_a_copy_takes_the_mask_too() -> None:
     x, other = make(4, 6), make(4, 6, seed=2)
     x[1:].copy_(other[1:])
@@ -227,7 +238,8 @@ REFUSED: dict[str, tuple[Op, str]] = {
     "cumsum": (lambda x: x.cumsum(0), "no rule for aten.cumsum.default"),
     "std": (lambda x: x.std(), "no rule for aten.std"),
     "cat": (lambda x: torch.cat([x, x]), "no rule for aten.cat.default"),
-    "into_plain": (lambda x: torch.zeros(4, 6).copy_(x), "no rule for aten.copy_.default into a plain tensor"),
+    "into_plain": (lambda x: torch.zeros(4, 6).copy_(x), "no rule for copy_ into a plain tensor"),
+    "item": (lambda x: torch.zeros(4, 6).__setitem__(0, x[0]), "no rule for __setitem__ into a plain tensor"),
     "add_to_plain": (lambda x: torch.zeros(4, 6).add_(x), r"no rule for aten.add_.Tensor into another tensor"),
     "out": (lambda x: torch.add(x, 1, out=x.clone()), r"no rule for aten.add.out into another tensor"),
     "hidden_sum": (lambda x: x.requires_grad_().sum_to_size(1, 6), "no rule for aten.sum.dim_IntList with a grad"),
@@ -363,6 +375,17 @@ def test_backward_through_a_written_view() -> None:
     close(x.grad, wanted.where(mask, 0))
 
 
+def test_backward_through_a_view_written_with_a_mask() -> None:
+    x, w, m = torch.randn(4, 6, requires_grad=True), torch.randn(4, 6, requires_grad=True), make(4, 6).mask
+    y = to_masked(x, m) * 2
+    y[:, 1].mul_(to_masked(w, m)[:, 1])
+    (y @ PLAIN.t()).sin().sum().backward()
+    plain = x * 2
+    plain[:, 1].mul_(w[:, 1])
+    wanted = torch.autograd.grad((plain.where(m, 0) @ PLAIN.t()).sin().sum(), (x, w))
+    close((x.grad, w.grad), wanted)
+
+
 def test_a_cut_and_the_whole_have_one_gradient() -> None:
     x, mask = torch.randn(4, 6, requires_grad=True), make(4, 6).mask
     y = to_masked(x, mask)
@@ -383,6 +406,14 @@ def test_a_parameter_takes_a_step_of_sgd() -> None:
     assert isinstance(weight, nn.Parameter)
     assert weight.raw is raw
     close(raw[weight.mask], plain.detach()[weight.mask])
+
+
+def test_a_narrower_mask_is_put_on_what_is_masked() -> None:
+    x, mask = make(4, 6).requires_grad_(), make(4, 6, seed=2).mask
+    narrow = to_masked(x, mask)
+    same(narrow.detach(), x.raw, x.mask & mask)
+    narrow.sum().backward()
+    close(x.grad, (x.mask & mask).float())
 
 
 def test_with_another_class() -> None:
@@ -422,3 +453,31 @@ def test_writes_traced_and_lowered_equal_eager() -> None:
 
     assert_agrees(write, *args(0))
     trace_and_lower(write, args)
+
+
+def views_in_place(x: MaskedTensor, y: MaskedTensor) -> object:
+    view = x.t()[1:]
+    view.mul_(2)
+    view[0].zero_()
+    x.unsqueeze_(0)
+    return x, view, x.squeeze(0)[1].exp() + y[1]
+
+
+def backward(x: MaskedTensor, y: MaskedTensor) -> object:
+    z = x * 2
+    z[:, 1].mul_(y[:, 1] * 0)
+    (x.exp().sum() + (x * y).sum() + (z @ y.t()).sum()).backward()
+    return x.grad, y.grad
+
+
+@pytest.mark.parametrize(("program", "grad"), [(views_in_place, False), (backward, True)])
+def test_views_and_backward_traced_and_lowered_equal_eager(program: Op, grad: bool) -> None:
+    mask = make(4, 6).mask
+
+    def args(seed: int) -> tuple:
+        torch.manual_seed(seed)
+        wide = torch.rand(4, 6) > 0.3
+        return tuple(MaskedTensor(torch.randn(4, 6), m | mask).requires_grad_(grad) for m in (mask, wide))
+
+    assert_agrees(program, *args(0))
+    trace_and_lower(program, args)

@@ -295,6 +295,17 @@ def test_double_backward() -> None:
         close(ours, 6 * part)
 
 
+def test_backward_through_a_written_view() -> None:
+    def run(x: torch.Tensor) -> torch.Tensor:
+        y = x * 2
+        y[..., 1].mul_(3)
+        return y.sin()
+
+    parts = [torch.randn(n, 2, requires_grad=True) for n in LENGTHS]
+    found = torch.autograd.grad(run(to_ragged(parts)).row_sums().sum(), parts)
+    close(found, torch.autograd.grad(sum(run(part).sum() for part in parts), parts))
+
+
 def test_gradients_of_one_memory_are_not_added_twice() -> None:
     x = make(2).detach().requires_grad_()
     for _ in range(3):
@@ -352,6 +363,30 @@ def test_writes_traced_and_lowered_equal_eager() -> None:
 
     assert_agrees(write, *args(0))
     trace_and_lower(write, args)
+
+
+def views_in_place(x: RaggedTensor, w: torch.Tensor) -> object:
+    view = x[..., 1:]
+    view.mul_(2)
+    view[..., 0].zero_()
+    return x, view, x.select(2, 0), x.to_padded(), x @ w
+
+
+def backward(x: RaggedTensor, w: torch.Tensor) -> object:
+    y = x * 2
+    y[..., 1].mul_(3)
+    ((y @ w).tanh().row_sums().sum() + from_ragged(x * w[:, 0]).sum()).backward()
+    return x.grad, w.grad
+
+
+@pytest.mark.parametrize(("program", "grad"), [(views_in_place, False), (backward, True)])
+def test_views_and_backward_traced_and_lowered_equal_eager(program: Op, grad: bool) -> None:
+    def args(seed: int) -> tuple:
+        torch.manual_seed(seed)
+        return make(3).detach().requires_grad_(grad), torch.randn(3, 2).requires_grad_(grad)
+
+    assert_agrees(program, *args(0))
+    trace_and_lower(program, args)
 
 
 def test_a_trace_fits_other_lengths_of_the_same_size() -> None:
