@@ -15,7 +15,7 @@ from .guards import Argument, Guard
 from .intercept import build_wrapper, current_listener, flat_parts, flatten_tree, is_wrapper_type
 from .made_inputs import make_arguments
 from .proxies import Proxy, TensorProxy
-from .symbols import BoundSymbol, Context, proxies_in
+from .symbols import BoundSymbol, Context
 from .trace import Trace
 from .tracing import record
 
@@ -145,7 +145,7 @@ def _cut(trace: Trace, joint: Trace, grad: BoundSymbol) -> Trace:
     for bound in body:
         inputs |= {p.name: p for p in bound.arguments if p.name not in made and p.name not in inputs}
         made |= {p.name for p in bound.results}
-    inputs |= {p.name: p for p in proxies_in(grad.output) if p.name not in made}
+    inputs |= {p.name: p for p in grad.results if p.name not in made}
     arguments = tuple(Argument(name, p) for name, p in inputs.items() if isinstance(p, TensorProxy))
     names = tuple(inputs)
     spec = flatten_tree((tuple(range(len(names))), {}))[1]

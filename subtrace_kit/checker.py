@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .errors import TraceError
 from .proxies import SubclassTensorProxy
-from .symbols import BoundSymbol, Kind, proxies_in
+from .symbols import BoundSymbol, Kind
 from .trace import Trace
 
 __all__ = ["check_trace"]
@@ -32,7 +32,7 @@ def check_trace(trace: Trace) -> Trace:
                 raise _unsound(f"{bound.symbol.name} defines {proxy.name} again", bound)
             known.add(proxy.name)
         _check_constructor(bound)
-    for proxy in proxies_in(trace.output):
+    for proxy in trace.results:
         if proxy.name not in known:
             raise _unsound(f"the result {proxy.name} is defined by no operation", None)
     return trace

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +20,7 @@ from .intercept import (
     tree_children,
 )
 from .proxies import SubclassTensorProxy, TensorProxy
+from .roots import is_simple
 from .shown import beside, instead, shown
 from .symbols import DEFAULT_CONTEXT, Context, type_text
 
@@ -144,8 +146,7 @@ def _leaf_difference(argument: Argument, leaf: Any) -> str:
         return difference(argument.proxy, leaf)
     if isinstance(leaf, torch.Tensor):
         return f"a {type(leaf).__name__} instead of {shown(argument.value)}"
-    same = type(leaf) is type(argument.value) and same_metadata(leaf, argument.value)
-    return "" if same else instead(leaf, argument.value)
+    return "" if same_value(leaf, argument.value) else instead(leaf, argument.value)
 
 
 def difference(proxy: TensorProxy, tensor: Any, where: str = "") -> str:
@@ -222,6 +223,30 @@ def same_metadata(found: Any, wanted: Any) -> bool:
         return False
 
 
+def same_value(found: Any, wanted: Any) -> bool:
+    """Whether one Python value can stand for another: constants of one type that are equal, the very same object.
+
+    Objects that say they are equal may hold different tensors: they count where all that they hold does.
+    """
+    if found is wanted:
+        return True
+    if type(found) is not type(wanted):
+        return False
+    if isinstance(wanted, float):
+        return repr(found) == repr(wanted)  # tells 0.0 from -0.0, and takes nan for nan
+    if is_simple(wanted):
+        return same_metadata(found, wanted)
+    if isinstance(wanted, (list, tuple)):
+        return len(found) == len(wanted) and all(map(same_value, found, wanted))
+    if isinstance(wanted, dict):
+        return list(found) == list(wanted) and all(map(same_value, found.values(), wanted.values()))
+    if isinstance(wanted, torch.Tensor) or not same_metadata(found, wanted):
+        return False
+    if type(wanted).__module__.partition(".")[0] in sys.stdlib_module_names:
+        return not isinstance(wanted, (set, frozenset)) or all(map(is_simple, wanted))
+    return hasattr(wanted, "__dict__") and same_value(vars(found), vars(wanted))
+
+
 def _show(value: Any) -> str:
     return str(value).removeprefix("torch.")
 
@@ -260,7 +285,12 @@ def sharing(leaves: list[Any]) -> tuple[int, ...]:
 
 def argument_paths(args: tuple, kwargs: dict, names: tuple[str, ...]) -> list[str]:
     """How the user would write each leaf of the arguments."""
-    paths, _ = flatten_with_path((args, kwargs))
+    try:
+        paths, _ = flatten_with_path((args, kwargs))
+    except ValueError:  # a class that was registered without names for its parts
+        heads = [*zip(names, args, strict=True), *kwargs.items()]
+        counts = [(head, len(flatten_tree(argument)[0])) for head, argument in heads]
+        return [head if count == 1 else f"{head}[leaf {i}]" for head, count in counts for i in range(count)]
     return [_path(keys, names) for keys, _ in paths]
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from .called import expect_program
 from .errors import TraceError
-from .passes import lower
-from .running import runner
+from .passes import is_repeatable, lower
+from .running import is_changed_data, runner
 from .trace import Trace
 from .tracing import trace
 
@@ -55,12 +55,17 @@ class _Jitted:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run on arguments of any kind."""
         for known in self.traces:
-            if (captured := runner(known).fitting(args, kwargs)) is not None:
+            if (captured := runner(known).fitting(args, kwargs)) is None:
+                continue
+            try:
                 return runner(known).run(args, kwargs, captured)
+            except TraceError as error:
+                if not (is_changed_data(error) and is_repeatable(known)):
+                    raise
         if len(self.traces) >= LIMIT:
             raise TraceError(
                 f"{LIMIT} kinds of input so far",
-                cause="an argument that is another Python number or shape at each call",
+                cause="an argument, or a number from data, that is another Python number or shape at each call",
                 way_out="pass such numbers as tensors",
             )
         self.traces.insert(0, lower(trace(self.fn)(*args, **kwargs)))

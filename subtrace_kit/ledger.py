@@ -5,7 +5,7 @@ from __future__ import annotations
 from . import ops
 from .followed import Followed, listed
 from .proxies import Proxy, TensorProxy
-from .symbols import BoundSymbol, Kind, proxies_in
+from .symbols import BoundSymbol, Kind
 from .trace import Construction, Ledger, Trace
 
 __all__ = ["record_ledger"]
@@ -40,7 +40,7 @@ class _Reasons:
         self.numbered: set[str] = set()
         self.users: dict[str, str] = {}
         self.cut: dict[str, str] = {}
-        self.returned = {p.name for p in proxies_in(lowered.output)}
+        self.returned = {p.name for p in lowered.results}
         self.leaves = Followed(lowered)
         for bound in lowered.bound_symbols:
             self.read(bound)

@@ -11,15 +11,16 @@ from . import ops
 from .causes import UNINITIALIZED, Failure, cause_of, is_declined, unsupported
 from .errors import TraceError
 from .protocol import rule_source
-from .shown import key_text
+from .shown import key_text, message
 from .source import Source, definition, innermost
 from .values import Event, values_in
 
 if TYPE_CHECKING:
     from .owners import Change
     from .recorder import Recorder
+    from .values import Event
 
-__all__ = ["as_trace_error", "changed_owner", "left_changed", "unknown_result"]
+__all__ = ["as_trace_error", "changed_class", "changed_owner", "left_changed", "unknown_result", "went_on"]
 
 
 def changed_owner(change: Change, fn: Any) -> TraceError:
@@ -31,12 +32,39 @@ def changed_owner(change: Change, fn: Any) -> TraceError:
         if change.how == "attribute"
         else f"[{key_text(change.key)}]"
     )
+    if change.how == "state":
+        return TraceError(
+            f"the program draws from {change.owner.path or 'the module'}, which is in another state afterwards",
+            source=_definition(fn),
+            cause="an iterator, a generator or a cache from outside: a trace would repeat what it gave when recorded",
+            way_out="pass what it gives as an argument; call a cached function once before tracing",
+        )
     return TraceError(
         f"the program changes {change.how.removesuffix('s')}{key} of {change.owner.path or 'the module'}"
         f" to a {type(change.value).__name__}",
         source=_definition(fn),
         cause="a counter, a log or a cache that is filled at the first call: a trace would repeat the recorded value",
         way_out="run the program once before tracing it if it only prepares itself; else keep the value out of it",
+    )
+
+
+def changed_class(tensor: torch.Tensor, cls: type, fn: Any) -> TraceError:
+    """The error for a program that makes a tensor from outside one of another class."""
+    return TraceError(
+        f"the program changes the class of a {cls.__name__} to {type(tensor).__name__}",
+        source=_definition(fn),
+        cause="an assignment to __class__: what a trace knows of a tensor holds for its class",
+        way_out="build an object of the other class",
+    )
+
+
+def went_on(error: BaseException, event: Event) -> TraceError:
+    """The error for a program that goes on after an op that failed for the data it was given."""
+    return TraceError(
+        f"the program goes on after {event.symbol.name} failed: {type(error).__name__}: {message(error)}",
+        source=event.source,
+        cause="try / except around an op that fails on some data only: the trace holds only the side taken",
+        way_out="ask before (torch.linalg.cholesky_ex, a check outside the traced program), or let it fail",
     )
 
 

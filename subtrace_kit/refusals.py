@@ -106,6 +106,27 @@ def branch_on_number(source: Source | None) -> TraceError:
     )
 
 
+def unknown_origin(tensor: torch.Tensor, source: Source | None) -> TraceError:
+    """The error for a tensor that the recorder has not seen and that no variable holds."""
+    return TraceError(
+        f"a {type(tensor).__name__} of shape {list(tensor.shape)} of unknown origin",
+        source=source,
+        cause="it was made where nothing is recorded (torch.Tensor([...]), another thread, C++, `._base`),"
+        " or kept where nobody looks",
+        way_out="make it by a function (torch.tensor), pass it as an argument, or keep it in a variable or attribute",
+    )
+
+
+def moved_wrapper(source: Source | None) -> TraceError:
+    """The error for set_ on a wrapper."""
+    return TraceError(
+        "set_() on a wrapper tensor",
+        source=source,
+        cause="it moves the outer shell to other memory, which it does not have, and cannot be taken back",
+        way_out="write into the tensor with copy_, or build a new one",
+    )
+
+
 def raw_storage(source: Source | None) -> TraceError:
     """The error for a tensor made from raw storage."""
     return TraceError(
@@ -165,6 +186,26 @@ def unseen_apply(tensor: torch.Tensor, source: Source | None) -> TraceError:
         source=source,
         cause="its `apply` was taken hold of before the recording: `f = MyFunction.apply` at import",
         way_out="call MyFunction.apply(...) in the program",
+    )
+
+
+def set_generator(source: Source | None) -> TraceError:
+    """The error for a random generator whose state the program sets by a method of the generator."""
+    return TraceError(
+        "the program sets the state of a torch.Generator",
+        source=source,
+        cause="generator.manual_seed(), seed() or set_state(): torch lets nobody see these calls",
+        way_out="set the generator before each run, outside the traced program, or use torch.manual_seed",
+    )
+
+
+def from_outside(name: str, source: Source | None) -> TraceError:
+    """The error for a tensor over memory that the program has made outside torch."""
+    return TraceError(
+        f"torch.{name} of an array that the program has made",
+        source=source,
+        cause="numbers computed outside torch would be frozen into the trace",
+        way_out="make it before, and keep it in a variable that the program finds; or stay in torch ops",
     )
 
 
