@@ -20,7 +20,15 @@ if TYPE_CHECKING:
     from .recorder import Recorder
     from .values import Event
 
-__all__ = ["as_trace_error", "changed_class", "changed_owner", "left_changed", "unknown_result", "went_on"]
+__all__ = [
+    "as_trace_error",
+    "changed_class",
+    "changed_owner",
+    "left_changed",
+    "unknown_result",
+    "went_on",
+    "written_out_of_sight",
+]
 
 
 def changed_owner(change: Change, fn: Any) -> TraceError:
@@ -85,6 +93,16 @@ def unknown_result(leaf: Any, fn: Any) -> TraceError:
         source=_definition(fn),
         cause="an object that is no list, tuple, dict or registered pytree node",
         way_out="return its tensors, or register the class with torch.utils._pytree.register_pytree_node",
+    )
+
+
+def written_out_of_sight(tensor: torch.Tensor, fn: Any) -> TraceError:
+    """The error for a tensor from outside that something wrote where nothing is recorded."""
+    return TraceError(
+        f"a {type(tensor).__name__} of shape {list(tensor.shape)} from outside was written out of sight, and stays so",
+        source=_definition(fn),
+        cause="another thread of the program, or one that runs beside it, writes into the same tensor",
+        way_out="write it in the thread that is recorded; keep other threads off it meanwhile",
     )
 
 

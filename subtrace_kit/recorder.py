@@ -131,8 +131,10 @@ class Recorder:
             event.writes = True
             return self.run(event, FUNCTION, func, args, kwargs)
         if name in FROM_OUTSIDE:
-            if id(args[0]) not in self.places.seen:
+            if id(args[0]) not in self.places.seen and self.at_function_level:
                 raise self.refuse(refusals.from_outside(name, nearest_line()))
+            if not self.at_function_level:
+                self.emit(self.escape(f"torch.{name}"))
             event = Event(Symbol(f"torch.{name}", Kind.FUNCTION, func), None, None, nearest_line())
             return self.run(event, FUNCTION, func, args, kwargs)
         if name in RECLASSED:
@@ -199,8 +201,7 @@ class Recorder:
     def read_inside(self, name: str, func: Any, args: tuple, kwargs: dict) -> Any:
         """Data taken out of torch inside a handler: a list is compared at each run, the rest is noted."""
         out = func(*args, **kwargs)
-        event = Event(ops.ESCAPE, (ops.LEAVES_TORCH[name],), {}, nearest_line())
-        event.writes = True
+        event = self.escape(ops.LEAVES_TORCH[name])
         if name == "tolist":
             with self.bookkeeping:
                 event = Event(function_symbol(func), self.store.map_in(args, []), {}, event.source)
@@ -208,6 +209,12 @@ class Recorder:
         self.emit(event)
         self.data_dependent += 1
         return out
+
+    def escape(self, how: str) -> Event:
+        """The event that keeps a handler from being lowered."""
+        event = Event(ops.ESCAPE, (how,), {}, nearest_line())
+        event.writes = True
+        return event
 
     def apply(self, cls: type, call: Callable[..., Any], args: tuple, kwargs: dict) -> Any:
         """`cls.apply` of an autograd.Function."""

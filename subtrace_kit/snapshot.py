@@ -22,6 +22,7 @@ class Snapshot:
     def __init__(self) -> None:
         self._data: dict[int, tuple[torch.UntypedStorage, torch.UntypedStorage]] = {}
         self._geometry: dict[int, tuple[torch.Tensor, torch.Tensor, tuple[Any, ...]]] = {}  # tensor, alias
+        self._versions: list[tuple[torch.Tensor, int]] = []
         self._classes: list[tuple[Any, type]] = []
         self._outside: set[int] = set()  # memory of inputs and captured tensors
         self._objects: dict[int, tuple[Any, State, tuple[Any, ...]]] = {}
@@ -86,6 +87,16 @@ class Snapshot:
                 self._other_layouts.add(id(tensor))
             elif not tensor.is_meta:
                 self._outside.add(memory_of(tensor))
+                if not tensor.is_inference():
+                    self._versions.append((tensor, tensor._version))
+
+    def written_unseen(self) -> torch.Tensor | None:
+        """A tensor from outside that was written, and not by an op that was seen: its data are gone."""
+        with unwatched():
+            for tensor, version in self._versions:
+                if tensor._version != version and memory_of(tensor) not in self._data:
+                    return tensor
+        return None
 
     def is_lost(self, tensor: torch.Tensor) -> bool:
         """Whether a write into a tensor could not be taken back: it is sparse and from outside."""

@@ -35,7 +35,15 @@ from .module_paths import ModulePaths
 from .naming import identifier
 from .numbers import constants
 from .owners import MISSING, Change, Owner, map_changed, module_hooks
-from .program_errors import as_trace_error, changed_class, changed_owner, left_changed, unknown_result, went_on
+from .program_errors import (
+    as_trace_error,
+    changed_class,
+    changed_owner,
+    left_changed,
+    unknown_result,
+    went_on,
+    written_out_of_sight,
+)
 from .recorder import Recorder, run_program
 from .roots import is_simple
 from .snapshot import Snapshot
@@ -231,6 +239,8 @@ class _Recording:
         for error, event in recorder.failures:
             if event.doubtful:
                 raise went_on(error, event)
+        if (written := self.snapshot.written_unseen()) is not None:
+            raise written_out_of_sight(written, self.fn)
         for key in recorder.states:
             recorder.check_generator(recorder.generators[key])
         for told in self.state.changed():

@@ -144,3 +144,15 @@ def test_a_tensor_that_nobody_keeps_is_refused():
     for program in (threaded, lambda x: x * x._base.sum()):
         with pytest.raises(subtrace_kit.TraceError, match="unknown origin"):
             subtrace_kit.trace(program)(torch.ones(3)[1:])
+
+
+def test_a_write_in_another_thread_is_refused():
+    from concurrent.futures import ThreadPoolExecutor
+
+    def program(x):
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(lambda: x.mul_(2)).result()
+        return x + 1
+
+    with pytest.raises(subtrace_kit.TraceError, match="written out of sight"):
+        subtrace_kit.trace(program)(torch.ones(3))
