@@ -84,10 +84,10 @@ class Guard:
         for argument, leaf in zip(self.arguments, leaves, strict=True):
             if found := _leaf_difference(argument, leaf):
                 raise self._refusal(f"argument {argument.path}", found)
-        if identity(leaves) != self.same:
-            raise self._refusal("the arguments", "other objects are one and the same than when recorded")
-        if sharing(leaves) != self.shared:
-            raise self._refusal("the arguments", "other tensors share memory than when recorded")
+        if (now := identity(leaves)) != self.same:
+            raise self._other_pair(leaves, now, self.same, ("one tensor", "two"))
+        if (now := sharing(leaves)) != self.shared:
+            raise self._other_pair(leaves, now, self.shared, ("in one memory", "apart"))
         self.check_context()
         return leaves
 
@@ -102,6 +102,21 @@ class Guard:
     def _other_structure(self, spec: Any, leaves: list[Any]) -> str:
         recorded = [_kind(a.value) if a.proxy is None else _proxy_class(a.proxy).__name__ for a in self.arguments]
         return f"structure {beside(call_text(spec, map(_kind, leaves)), call_text(self.spec, recorded))}"
+
+    def _other_pair(self, leaves: list[Any], now: tuple, then: tuple, told: tuple[str, str]) -> TraceError:
+        """The refusal that names the first two tensors which are one now and were not, or the other way round."""
+        pairs = [(a.path, leaf) for a, leaf in zip(self.arguments, leaves, strict=True) if is_tensor(leaf)]
+        found = [(".".join((path, *way)), t) for path, leaf in pairs for way, t in parts(leaf)]
+        if told[0] != "one tensor":
+            found = [(path, t) for path, t in found if has_memory(t)]
+        which = [(i, j) for j in range(len(found)) for i in range(j) if (now[i] == now[j]) is not (then[i] == then[j])]
+        i, j = which[0]
+        is_now, was = told if now[i] == now[j] else told[::-1]
+        return TraceError(
+            f"{found[i][0]} and {found[j][0]}: {is_now} now, {was} when recorded",
+            cause="which tensors are one object or share memory is part of the kind of input: a write shows in both",
+            way_out="trace again with such arguments, or use subtrace_kit.jit, which does so by itself",
+        )
 
     def _refusal(self, what: str, found: str) -> TraceError:
         return TraceError(
@@ -268,6 +283,16 @@ def parts(tensor: Any, attributes: tuple[str, ...] = ()) -> Iterator[tuple[tuple
             yield from parts(getattr(tensor, name), (*attributes, name))
 
 
+def is_tensor(leaf: Any) -> bool:
+    """Whether a leaf of the arguments is a tensor."""
+    return isinstance(leaf, torch.Tensor)
+
+
+def has_memory(tensor: torch.Tensor) -> bool:
+    """Whether a tensor lies in memory of its own: it is no wrapper, and has strides."""
+    return not is_wrapper_type(type(tensor)) and tensor.layout is torch.strided
+
+
 def identity(leaves: list[Any]) -> tuple[int, ...]:
     """Which tensors, at any depth, are one object: equal numbers for the same object."""
     places: dict[int, int] = {}
@@ -279,7 +304,7 @@ def sharing(leaves: list[Any]) -> tuple[int, ...]:
     """Which plain tensors, at any depth, share memory: equal numbers for the same storage."""
     places: dict[int, int] = {}
     tensors = [t for leaf in leaves if isinstance(leaf, torch.Tensor) for t in plain_leaves(leaf)]
-    strided = [t for t in tensors if not is_wrapper_type(type(t)) and t.layout is torch.strided]
+    strided = [t for t in tensors if has_memory(t)]
     return tuple(places.setdefault(memory_of(t), len(places)) for t in strided)
 
 
