@@ -296,7 +296,8 @@ def watch(listener: Listener, modes: Modes) -> Iterator[None]:
     _install()
     _local.listener = listener
     try:
-        with modes.functions, modes.ops:
+        # A backward must not go to the threads of its devices: they have no listener.
+        with torch.autograd.set_multithreading_enabled(False), modes.functions, modes.ops:
             yield
     finally:
         _local.listener = None

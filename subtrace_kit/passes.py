@@ -6,7 +6,8 @@ import dataclasses
 from collections.abc import Iterable
 
 from . import ops
-from .backward import BackwardError, backward
+from .backward import backward
+from .backward_errors import BackwardError
 from .errors import TraceError
 from .ledger import record_ledger
 from .proxies import NumberProxy, Proxy, SubclassTensorProxy, TensorProxy

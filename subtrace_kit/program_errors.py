@@ -54,13 +54,15 @@ def as_trace_error(error: Exception, recorder: Recorder) -> TraceError:
     events = [event for seen, event in recorder.failures if seen is error]
     where = f" in {events[-1].symbol.name}" if events else ""
     inner = f" ({events[0].symbol.name})" if len(events) > 1 else ""
-    return TraceError(
+    told = TraceError(
         f"{type(error).__name__}{where}{inner}: {error}",
         source=events[-1].source if events else _innermost(error),
         handler=_innermost(error),
         cause="the program fails in eager as well, or its class has no rule for this op",
         way_out="run the program once without trace(); add the rule to the class",
     )
+    told.failed = events[0].symbol.name if events else ""
+    return told
 
 
 def _innermost(error: BaseException) -> Source | None:

@@ -400,6 +400,7 @@ class Recorder:
             or kind == APPLY
             or (out_kind is not NoneType and self.store.has_value(event.out))
             or (kind == FUNCTION and getattr(event.symbol.fn, "__name__", "") in ops.EFFECTS)
+            or (self.nodes is not None and kind == FUNCTION and event.symbol.fn is torch.autograd.grad)  # None arrives
         ):
             self.emit(event)
         return self.hand_out(out, event.out) if taken else out
@@ -420,6 +421,11 @@ class Recorder:
     def applies(self) -> bool:
         """Whether an autograd.Function runs."""
         return APPLY in self.kinds
+
+    @property
+    def shown(self) -> list[Event]:
+        """The events whose constants a trace shows; of a backward that is recorded also those inside it."""
+        return [*self.top, *(self.top[-1].subs if self.nodes is not None and self.top else ())]
 
     def latest(self) -> Event | None:
         """The top-level event that goes on, or the last one."""

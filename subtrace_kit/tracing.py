@@ -218,7 +218,7 @@ class _Recording:
         try:
             again.take_inputs()
             again.run_watched()
-            same = constants(again.recorder.top) == constants(self.recorder.top)
+            same = constants(again.recorder.shown) == constants(self.recorder.shown)
         except Exception:
             same = False
         finally:
