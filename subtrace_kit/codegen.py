@@ -118,8 +118,8 @@ class _Writer:
     def write(self, bound: BoundSymbol) -> None:
         """The statements of one operation, under its global state."""
         self.enter(bound.context or self.trace.context)
-        if bound.replayed and bound.subsymbols:
-            steps = [self.step(step) for step in bound.subsymbols]
+        if bound.replayed and bound.steps:
+            steps = [self.step(step) for step in bound.steps]
             self.line(f"with replay({', '.join(steps)}):")
             self.depth += 1
             self.statement(bound)

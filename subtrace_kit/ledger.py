@@ -36,6 +36,7 @@ class _Reasons:
         self.built: set[str] = set()
         self.followed: set[str] = set()
         self.numbered: set[str] = set()
+        self.by_code: dict[str, str] = {}  # built by the code of a replayed function: its name
         self.users: dict[str, Symbol] = {}
         self.returned = {p.name for p in proxies_in(lowered.output)}
         for bound in lowered.bound_symbols:
@@ -47,13 +48,20 @@ class _Reasons:
         for proxy in bound.arguments:
             self.users.setdefault(proxy.name, bound.symbol)
         if bound.at_class:
-            self.built |= (inside := {b.output.name for _, b in bound.walk() if b.symbol.kind is Kind.CONSTRUCTOR})
+            self.built |= (inside := _built_in(bound))
             self.numbered |= inside
         if bound.replayed:
-            made = {b.output.name for _, b in bound.walk() if b.symbol.kind is Kind.CONSTRUCTOR}
-            made |= {p.name for p in bound.results} if bound.symbol.kind is Kind.APPLY else set()
-            self.built |= made
-            self.followed |= made
+            self.replayed(bound)
+
+    def replayed(self, bound: BoundSymbol) -> None:
+        """What a replayed operation builds: its steps, for autograd, and the code of a Function, for itself."""
+        applied = bound.symbol.kind is Kind.APPLY
+        made = _built_in(bound)
+        own = made if applied else {name for b in bound.subsymbols if not b.is_step for name in _built_in(b)}
+        results = {p.name for p in bound.results}
+        self.by_code |= dict.fromkeys(own - results, bound.symbol.name)
+        self.built |= made | (results if applied else set())
+        self.followed |= made | (results if applied else set())
 
     def why(self, proxy: Proxy) -> str:
         if proxy.name not in self.built:
@@ -62,9 +70,15 @@ class _Reasons:
             return "it is returned"
         if proxy.name in self.numbered:
             return "its class takes a number from data"
+        if proxy.name in self.by_code:
+            return f"{self.by_code[proxy.name]} builds it"
         if proxy.name in self.followed:
             return "autograd follows it"
         user = self.users.get(proxy.name)
         if user is None:
             return "it is stored"
         return f"it is inside {user.name}" if user.kind is Kind.CONSTRUCTOR else f"{user.name} wants the object"
+
+
+def _built_in(bound: BoundSymbol) -> set[str]:
+    return {b.output.name for _, b in bound.walk() if b.symbol.kind is Kind.CONSTRUCTOR}

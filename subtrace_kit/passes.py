@@ -106,7 +106,7 @@ def _unrolled(bound: BoundSymbol, context: Context | None, every: bool = False) 
             yield bound.replace(context=_without_modes(context))
     else:
         inside = context
-        if bound.symbol.kind is Kind.ATEN and context is not None and _on_wrapper(bound):
+        if bound.symbol.kind is Kind.ATEN and context is not None and bound.on_wrapper:
             inside = Context(context.grad, context.inference, handler=True)
         for inner in bound.subsymbols:
             yield from _unrolled(inner, inner.context or inside, every)
@@ -138,14 +138,10 @@ def _credited(inner: BoundSymbol, outer: BoundSymbol) -> BoundSymbol:
     return inner.replace(source=outer.source, handler=inner.source, module=outer.module)
 
 
-def _on_wrapper(bound: BoundSymbol) -> bool:
-    return any(isinstance(p, SubclassTensorProxy) for p in (*bound.arguments, *bound.outputs))
-
-
 def _writes_wrapper(bound: BoundSymbol) -> bool:
     """Whether an operation writes into a wrapper."""
     if bound.symbol.kind is Kind.ATEN:
-        return _on_wrapper(bound) and ops.op_info(bound.symbol.fn).mutable
+        return bound.on_wrapper and ops.op_info(bound.symbol.fn).mutable
     return any(_writes_wrapper(inner) for inner in bound.subsymbols)
 
 
@@ -186,17 +182,19 @@ def _leaves_torch(bound: BoundSymbol) -> TraceError:
 
 
 def replayed(bound: BoundSymbol) -> BoundSymbol:
-    """An operation that autograd follows, with a lowered step for each op that reaches a class."""
-    steps = tuple(_step(inner) for inner in _reaching_classes(bound))
-    return bound.replace(subsymbols=steps, replayed=True, effect=has_effect(bound))
+    """An operation that autograd follows, with a lowered step for each op that reaches a class.
+
+    The plain ops and the constructors of its own code stand there as well: they run as they are.
+    """
+    return bound.replace(subsymbols=tuple(_inside(bound)), replayed=True, effect=has_effect(bound))
 
 
-def _reaching_classes(bound: BoundSymbol) -> Iterable[BoundSymbol]:
+def _inside(bound: BoundSymbol) -> Iterable[BoundSymbol]:
     for inner in bound.subsymbols:
-        if inner.symbol.kind is not Kind.ATEN:
-            yield from _reaching_classes(inner)
-        elif _on_wrapper(inner):
-            yield inner
+        if inner.symbol.kind in (Kind.ATEN, Kind.CONSTRUCTOR):
+            yield _step(inner) if inner.is_step else inner
+        else:
+            yield from _inside(inner)
 
 
 def _step(bound: BoundSymbol) -> BoundSymbol:
@@ -246,7 +244,7 @@ def _uses(bound: BoundSymbol) -> Iterable[Proxy]:
     """What an operation needs: its arguments, and what the steps of a replayed one find outside."""
     yield from bound.arguments
     if bound.replayed:
-        for step in bound.subsymbols:
+        for step in bound.steps:
             own = {p.name for p in step.arguments}
             for inner in step.subsymbols:
                 yield from (p for p in inner.arguments if p.name not in own)

@@ -193,3 +193,29 @@ def test_a_recording_keeps_a_backward_in_its_thread():
             wanted = False
             backward(t)
             assert torch._C._is_multithreading_enabled() is threads
+
+
+class Inside(Function):
+    """Builds wrappers in its forward, and gives a plain tensor back."""
+
+    @staticmethod
+    def forward(ctx, x):
+        pair = TwoTensor(x * 2, x * 3)
+        double = pair * 2
+        return double.a + double.b
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * 10
+
+
+def test_wrappers_that_a_replayed_function_builds():
+    t = trace(lambda x: Inside.apply(x.sin()) + 1)(leaf())
+    low = subtrace_kit.lower(t)
+    assert [(c.kept, c.reason) for c in low.ledger] == [(True, "Inside.apply builds it")] * 2
+    assert "elide constructors: 0 of 2 elided" in str(low)
+    source = subtrace_kit.draw(low).source
+    assert "unknown_" not in source
+    assert "in_0 -> op_0" in source
+    assert "op_0 -> op_1_0" in source
+    subtrace_kit.verify(low, raises=True)
