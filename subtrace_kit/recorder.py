@@ -31,6 +31,7 @@ from .intercept import (
     flatten_tree,
     global_context,
     handles_functions,
+    hooks_of_saved_tensors,
     is_wrapper_type,
     lacks_protocol,
     no_torch_function,
@@ -100,6 +101,7 @@ class Recorder:
         self.without_gradient: dict[int, Value] = {}  # tensors from outside whose gradient the program found missing
         self.properties: set[Value] = set()  # what was read from properties
         self.default_dtype = torch.get_default_dtype()
+        self.saved_hooks = hooks_of_saved_tensors()
         self.paused = False
         self.just_opened = False  # whether a function was opened and nothing has run in it yet
         self.bookkeeping = _Bookkeeping(self)
@@ -146,8 +148,14 @@ class Recorder:
         if out is None and name == "__get__":
             self.note_absence(event, args[0])
         if name in ops.HOOKS:
-            self.snapshot.watch_handle(out)
+            self.watch_hook(out)
         return out
+
+    def watch_hook(self, handle: Any) -> None:
+        """A hook of a tensor: it is taken away after the recording, and the program must not do so itself."""
+        self.snapshot.watch_handle(handle)
+        if not self.applies:  # there the code runs again
+            handle.remove = self.refuse_removal
 
     def note_absence(self, event: Event, tensor: torch.Tensor) -> None:
         """A gradient that is not there, as the program may ask: so it must be at each run."""
@@ -362,6 +370,8 @@ class Recorder:
             event.module = self.modules.now
             if torch.get_default_dtype() is not self.default_dtype:
                 raise self.refuse(refusals.changed_default(nearest_line()))
+            if hooks_of_saved_tensors() != self.saved_hooks and not self.applies:
+                raise self.refuse(refusals.saved_hooks(event.source))
             event.handled = any(handles_functions(type(obj)) for obj in wrappers)
             event.unrolls = bool(wrappers or event.context.modes)
         elif op_info(op).mutable:
@@ -457,6 +467,10 @@ class Recorder:
         """Remember a refusal, so that a program which catches it is refused all the same."""
         self.refusal = self.refusal or error
         return error
+
+    def refuse_removal(self) -> None:
+        """Stands in for the `remove` of a handle."""
+        raise self.refuse(refusals.removed_hook(located(_run_program_code)[0]))
 
     def find_places(self, obj: torch.Tensor, name: str) -> list[Any]:
         """Where a tensor from outside is kept; if nowhere that is known, the functions that run are looked through."""
