@@ -97,9 +97,10 @@ def _unrolled(bound: BoundSymbol, context: Context | None, every: bool = False) 
     if bound.symbol is ops.ESCAPE:
         raise _leaves_torch(bound)
     modes = context is not None and bool(context.modes)
+    above = modes and _differentiated(bound, context)  # autograd follows the op, not what the modes make of it
     if _is_followed(bound, context, every):
         yield replayed(bound.replace(context=context))
-    elif bound.symbol.kind is Kind.CONSTRUCTOR or bound.symbol in (ops.GETATTR, ops.STORE, *ops.STATE_WRITES):
+    elif above or bound.symbol.kind is Kind.CONSTRUCTOR or bound.symbol in (ops.GETATTR, ops.STORE, *ops.STATE_WRITES):
         yield bound.replace(context=context)
     elif not bound.subsymbols or not (bound.has_wrapper or modes):
         if bound.results or has_effect(bound) or not bound.has_wrapper:
@@ -151,7 +152,8 @@ def _is_followed(bound: BoundSymbol, context: Context | None, every: bool = Fals
     A write that autograd follows reaches, through views, tensors that did not require a gradient before:
     with `every` all operations on wrappers under grad mode stay, so that views are eager's own.
     """
-    if bound.symbol.kind not in (Kind.FUNCTION, Kind.APPLY) or not bound.has_wrapper:
+    direct = bound.symbol.kind is Kind.ATEN and bound.context is not None  # sent by no function that was seen
+    if not (direct or bound.symbol.kind in (Kind.FUNCTION, Kind.APPLY)) or not bound.has_wrapper:
         return False
     if getattr(bound.symbol.fn, "__name__", "") in ops.EFFECTS | AUTOGRAD:
         return True
@@ -160,6 +162,12 @@ def _is_followed(bound: BoundSymbol, context: Context | None, every: bool = Fals
     if context is None or not context.grad:  # also under no_grad a view says that it requires a gradient
         return any(_requires_grad(p) for p in bound.results) or (every and _writes_wrapper(bound))
     return every or any(_requires_grad(p) for p in (*bound.arguments, *bound.outputs))
+
+
+def _differentiated(bound: BoundSymbol, context: Context | None) -> bool:
+    """Whether autograd follows an operation on plain tensors."""
+    grad = context is not None and context.grad
+    return grad and any(_requires_grad(p) for p in (*bound.arguments, *bound.outputs))
 
 
 def _requires_grad(proxy: Proxy) -> bool:
@@ -186,7 +194,8 @@ def replayed(bound: BoundSymbol) -> BoundSymbol:
 
     The plain ops and the constructors of its own code stand there as well: they run as they are.
     """
-    return bound.replace(subsymbols=tuple(_inside(bound)), replayed=True, effect=has_effect(bound))
+    inside = (_step(bound),) if bound.is_step else tuple(_inside(bound))
+    return bound.replace(subsymbols=inside, replayed=True, effect=has_effect(bound))
 
 
 def _inside(bound: BoundSymbol) -> Iterable[BoundSymbol]:

@@ -27,6 +27,7 @@ from .intercept import (
     Modes,
     OpOverload,
     base_of,
+    context_of,
     dispatch_depth,
     flatten_tree,
     global_context,
@@ -228,6 +229,8 @@ class Recorder:
         # Directly inside a function the nearest line is the function's own, unless a class handles functions.
         known = kind == FUNCTION and not self.open_events[-1].handled
         event = Event(info.symbol, None, None, self.open_events[-1].source if known else nearest_line())
+        if kind == TOP:  # sent by no function that was seen, as under DisableTorchFunction
+            event.context = context_of(torch.is_grad_enabled(), torch.is_inference_mode_enabled())
         if self.nodes is not None:
             self.nodes.credit(event)
         if func is ops.LIFT:
@@ -370,7 +373,7 @@ class Recorder:
             event.module = self.modules.now
             if torch.get_default_dtype() is not self.default_dtype:
                 raise self.refuse(refusals.changed_default(nearest_line()))
-            if hooks_of_saved_tensors() != self.saved_hooks and not self.applies:
+            if self.kinds[-1] == TOP and hooks_of_saved_tensors() != self.saved_hooks:
                 raise self.refuse(refusals.saved_hooks(event.source))
             event.handled = any(handles_functions(type(obj)) for obj in wrappers)
             event.unrolls = bool(wrappers or event.context.modes)
