@@ -83,7 +83,8 @@ def _joint(trace: Trace) -> Any:
     leaves = [capture.fetch() for capture in trace.captures]
 
     def joint(*args: Any, **kwargs: Any) -> Any:
-        out = trace.program(*args, **kwargs)  # type: ignore[misc]
+        with _under(trace.context):
+            out = trace.program(*args, **kwargs)  # type: ignore[misc]
         wanted = [t for t in (*flatten_tree((args, kwargs))[0], *leaves) if _follows(t)]
         live = [t for t in flatten_tree(out)[0] if _follows(t) and t.grad_fn is not None]
         if not (wanted and live):
@@ -95,6 +96,18 @@ def _joint(trace: Trace) -> Any:
     with contextlib.suppress(TypeError, ValueError):
         joint.__signature__ = inspect.signature(target)  # type: ignore[attr-defined,arg-type]
     return joint
+
+
+@contextlib.contextmanager
+def _under(context: Context) -> Iterator[None]:
+    """The global state that a program was recorded under."""
+    with contextlib.ExitStack() as stack:
+        if context.inference:
+            stack.enter_context(torch.inference_mode())
+        stack.enter_context(torch.set_grad_enabled(context.grad))
+        for kind, dtype, cached in context.autocast:
+            stack.enter_context(torch.autocast(kind, dtype=dtype, cache_enabled=cached))
+        yield
 
 
 def _follows(value: Any) -> bool:

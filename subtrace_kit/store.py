@@ -123,7 +123,8 @@ class Store:
 
     def changed_unseen(self, obj: torch.Tensor, value: Value) -> Value:
         """A plain tensor that autograd follows since something that the recorder did not see."""
-        if made_by_function(obj) and not self.recorder.applies:
+        # In a backward torch itself ties what was saved to its node again.
+        if made_by_function(obj) and self.recorder.at_function_level and not self.recorder.applies:
             raise self.recorder.refuse(refusals.unseen_apply(obj, nearest_line()))
         return self.register(obj, Value(value.hint, value.root))
 

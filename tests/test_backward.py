@@ -144,6 +144,39 @@ def test_a_graph_that_is_cut_is_told_where(program, cut):
     assert "test_backward.py:" in told
 
 
+def test_the_forward_runs_under_the_state_that_it_was_recorded_under():
+    with torch.autocast("cpu", torch.bfloat16):
+        t = trace(lambda x: x[None] @ x[:, None])(leaf())
+    b = backward(t)
+    assert {p.dtype for p in b.inputs} == {torch.bfloat16}
+    assert subtrace_kit.verify(b).ok
+    with torch.no_grad():
+        t = trace(lambda x: x * 2)(leaf())
+    with pytest.raises(TraceError, match=r"the graph is cut at torch\.Tensor\.mul"):
+        backward(t)
+
+
+class SavesItsResult(Wrap):
+    """Uses its own result in the backward."""
+
+    @staticmethod
+    def forward(ctx, x):
+        out = x.exp()
+        ctx.save_for_backward(out)
+        return out
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * ctx.saved_tensors[0]
+
+
+def test_a_function_that_saves_its_result():
+    for form in forms(trace(lambda x: SavesItsResult.apply(x))(leaf())):
+        subtrace_kit.verify(form, raises=True)
+        assert len(form.inputs) == 2
+        assert form(torch.full((3,), 2.0), torch.full((3,), 5.0))[0].tolist() == [10, 10, 10]
+
+
 def test_nothing_requires_a_gradient():
     with pytest.raises(TraceError, match="nothing in program requires a gradient"):
         backward(trace(lambda x: x * 2)(torch.ones(3)))
