@@ -38,7 +38,7 @@ def backward(trace: Trace) -> Trace:
         outputs, each of its output's own class; its operations stand under the forward line that
         caused them, and its result are the gradients of the inputs and captured tensors that require
         one (None where none arrives). It can be called with such values, whether they require a
-            gradient or not, lowered, and verified: eager is then its ops, sent to their classes one by one.
+        gradient or not, lowered, and verified: eager is then its ops, sent to their classes one by one.
 
     Raises:
         TraceError: Nothing requires a gradient, no result has a graph (the error says where it is cut),
