@@ -231,6 +231,7 @@ class Recorder:
         event = Event(info.symbol, None, None, self.open_events[-1].source if known else nearest_line())
         if kind == TOP:  # sent by no function that was seen, as under DisableTorchFunction
             event.context = context_of(torch.is_grad_enabled(), torch.is_inference_mode_enabled())
+            self.check_beside_functions(event, args)
         if self.nodes is not None:
             self.nodes.credit(event)
         if func is ops.LIFT:
@@ -239,6 +240,13 @@ class Recorder:
         if wrapped:
             return self.run(event, ATEN, self.send_to_class, args, kwargs, func)
         return self.run_plain(event, info, args, kwargs)
+
+    def check_beside_functions(self, event: Event, args: tuple) -> None:
+        """Refuse ops of a mode whose own op no function has sent: autograd follows that op, and not these."""
+        if event.source is None or event.source.function != "__torch_dispatch__" or not torch.is_grad_enabled():
+            return
+        if any(isinstance(a, torch.Tensor) and a.requires_grad for a in args):
+            raise self.refuse(refusals.mode_beside_functions(event.source))
 
     def run_plain(self, event: Event, info: OpInfo, args: tuple, kwargs: dict) -> Any:
         """Run an op on plain tensors: nothing inside it reaches the modes, so it needs no scope."""

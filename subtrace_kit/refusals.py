@@ -218,6 +218,16 @@ def saved_hooks(source: Source | None) -> TraceError:
     )
 
 
+def mode_beside_functions(source: Source | None) -> TraceError:
+    """The error for a mode of the program that changes an op which no torch function has sent."""
+    return TraceError(
+        "a dispatch mode of the program handles an op with a gradient that no torch function sends",
+        source=source,
+        cause="ops under torch._C.DisableTorchFunction(): the op that autograd follows is out of sight",
+        way_out="leave DisableTorchFunction out around the mode, or call the op under torch.no_grad()",
+    )
+
+
 def unseen_apply(tensor: torch.Tensor, source: Source | None) -> TraceError:
     """The error for an autograd.Function whose call was not seen."""
     return TraceError(

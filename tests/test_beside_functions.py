@@ -79,3 +79,18 @@ def test_gradients_are_eager_s(program, wrap):
 
     _, low = assert_same_as_eager(program, make, text=False)
     subtrace_kit.verify(low, *make(3), raises=True)
+
+
+@pytest.mark.parametrize("wrap", [False, True])
+def test_a_mode_over_ops_that_no_function_sends_is_refused(wrap):
+    def program(x):
+        with Triple(), torch._C.DisableTorchFunction():
+            return x * 2
+
+    x = torch.ones(3)
+    x = (TwoTensor(x, x) if wrap else x).requires_grad_()
+    with pytest.raises(subtrace_kit.TraceError, match="handles an op with a gradient") as caught:
+        subtrace_kit.trace(program)(x)
+    assert caught.value.source.function == "__torch_dispatch__"
+    trace = subtrace_kit.trace(program)(x.detach())
+    assert subtrace_kit.verify(trace, x.detach()).ok
