@@ -18,7 +18,15 @@ from .errors import TraceError
 from .freeze import Freezer
 from .global_state import GlobalState, state_changed
 from .guards import Argument, Guard, argument_paths, identity, parts, sharing
-from .intercept import current_listener, flatten_tree, global_context, no_torch_function, unflatten_tree, watch
+from .intercept import (
+    current_listener,
+    flatten_tree,
+    global_context,
+    hooks_of_all_modules,
+    no_torch_function,
+    unflatten_tree,
+    watch,
+)
 from .module_paths import ModulePaths
 from .naming import identifier
 from .numbers import constants
@@ -280,12 +288,17 @@ class _Recording:
             context=self.context,
             failure=failure,
             flags=self.flags,
-            constants=(*self.constants, *self.absent_gradients()),
+            constants=(*self.constants, *self.absent_gradients(), *self.hooks_of_all()),
             owners=tuple(self.owners),
             ties=(*self.ties, *self.absent_argument_gradients(values)),
             attributes=self.attributes,
             program=self.fn,
         )
+
+    def hooks_of_all(self) -> Iterator[Constant]:
+        """The hooks of all modules, where only modules have run that the program makes."""
+        if self.recorder.modules.called and not self.places.modules:
+            yield Constant("hooks of all modules", hooks_of_all_modules(), hooks_of_all_modules)
 
     def absent_gradients(self) -> Iterator[Constant]:
         """Captured tensors that must have no gradient, as the program found them."""

@@ -127,10 +127,12 @@ def among_arguments(module, x):
 @pytest.mark.parametrize("kind", ["register_module_full_backward_hook", "register_module_full_backward_pre_hook"])
 def test_a_backward_hook_of_all_modules(kind):
     trace = subtrace_kit.trace(net())(leaf())
+    made_inside = subtrace_kit.trace(lambda x: torch.nn.ReLU()(x * 2))(leaf())
     handle = getattr(EVERY_MODULE, kind)(times_ten)
     try:
-        with pytest.raises(TraceError, match="hooks of all modules"):
-            trace(leaf())
+        for form in (trace, made_inside, subtrace_kit.lower(made_inside)):
+            with pytest.raises(TraceError, match="hooks of all modules"):
+                form(leaf())
         with pytest.raises(TraceError, match="a backward hook of a"):
             subtrace_kit.trace(net())(leaf())
     finally:
