@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import inspect
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 
+from . import ops
+from .backward_errors import NoGradient, cut_from_inputs, from_data, no_gradient, under_forward_line
 from .called import expect_trace
-from .causes import is_declined
 from .errors import TraceError
 from .guards import Argument, Guard
 from .intercept import build_wrapper, current_listener, flat_parts, flatten_tree, is_wrapper_type
 from .made_inputs import make_arguments
-from .proxies import Proxy, TensorProxy
-from .symbols import BoundSymbol, Context
+from .one_by_one import OneByOne
+from .proxies import NumberProxy, Proxy, SubclassTensorProxy, TensorProxy
+from .symbols import BoundSymbol, Context, map_tree, proxies_in
 from .trace import Trace
 from .tracing import record
 
-__all__ = ["BackwardError", "backward"]
+__all__ = ["backward"]
 
-GRAD = "torch.autograd.grad"
+TANGENT = "grad_out"
 
 
 def backward(trace: Trace) -> Trace:
@@ -34,11 +38,13 @@ def backward(trace: Trace) -> Trace:
         A trace whose inputs are the values that the forward saved, by name, and the gradients of the
         outputs, each of its output's own class; its operations stand under the forward line that
         caused them, and its result are the gradients of the inputs and captured tensors that require
-        one (None where none arrives). It can be lowered.
+        one (None where none arrives). It can be called with such values, whether they require a
+        gradient or not, lowered, and verified: eager is then its ops, sent to their classes one by one.
 
     Raises:
-        TraceError: Nothing requires a gradient, the program needs special values, or an op of the
-            backward has no rule.
+        TraceError: Nothing requires a gradient, no result has a graph (the error says where it is cut),
+            the program needs special values, an op of the backward has no rule, or a number taken out
+            of a tensor goes into it.
 
     Example:
         >>> import torch, subtrace_kit
@@ -49,52 +55,29 @@ def backward(trace: Trace) -> Trace:
     expect_trace(trace, "backward")
     if trace.program is None:
         raise TraceError("this trace does not know its program", way_out="call backward on the trace before lowering")
+    if trace.guard.free:
+        raise TraceError(
+            f"{trace.name} is a backward already",
+            way_out="trace a program that calls torch.autograd.grad(..., create_graph=True), and take its backward",
+        )
     args, kwargs = make_arguments(trace.guard)
     try:
         joint = record(_joint(trace), args, kwargs, places=trace.program, backward=True)
+    except NoGradient:
+        raise
     except TraceError as error:
-        raise _under_forward_line(error) from error.__cause__
-    grad = next((b for b in reversed(joint.bound_symbols) if b.symbol.name == GRAD), None)
-    if grad is None:
-        raise TraceError(
-            f"nothing in {trace.name} requires a gradient",
-            cause="no input and no captured tensor requires one, or the program runs under no_grad",
-            way_out="call requires_grad_() on an input before tracing",
-        )
-    return _cut(trace, joint, grad)
+        raise under_forward_line(error) from error.__cause__
+    if found := [*_numbers(joint.bound_symbols[:-1])]:
+        raise from_data(trace.name, *found[0])
+    return _cut(trace, joint, joint.bound_symbols[-1])
 
 
-class BackwardError(TraceError):
-    """An op of the backward that fails, told under the forward line that caused it."""
-
-    in_class = False  # whether it was an op, not a hook or a Function of the user
-
-
-def _under_forward_line(error: TraceError) -> TraceError:
-    if error.trace is None or not error.trace.bound_symbols or error.trace.bound_symbols[-1].symbol.name != GRAD:
-        return error
-    failing = error.trace.bound_symbols[-1]
-    while failing.subsymbols and not failing.module:
-        failing = failing.subsymbols[-1]
-    where = failing.module or "backward"
-    cause, way_out, reason = error.cause, error.way_out, error.__cause__
-    if is_declined(reason) or (isinstance(reason, NotImplementedError) and "has no rule for" in cause):
-        cause = "the class has a rule for the forward op but none for what its backward sends"
-        way_out = f"add a rule for {failing.symbol.name} to the class, or wrap the op in an autograd.Function"
-    told = BackwardError(
-        f"in the {where}: {failing.symbol.name} fails: {told_by(error)}",
-        source=failing.source,
-        handler=error.handler,
-        cause=cause,
-        way_out=way_out,
-    )
-    told.trace, told.in_class, told.inside = error.trace, failing.symbol.name != GRAD, error.inside
-    return told
-
-
-def told_by(error: TraceError) -> str:
-    """What an error says, without the type of that which caused it."""
-    return (error.__cause__ is not None and error.what.partition(": ")[2]) or error.what
+def _numbers(body: Any) -> Iterator[tuple[BoundSymbol, NumberProxy]]:
+    """The numbers from data that something depends on where no op shows it: autograd keeps them as constants."""
+    for outer in body:
+        for _, bound in outer.walk():
+            asked = bound.symbol.name.rpartition(".__get__")[0].rpartition(".")[2] in ops.QUESTIONS
+            yield from ((bound, p) for p in bound.outputs if isinstance(p, NumberProxy) and p.guarded and not asked)
 
 
 def _joint(trace: Trace) -> Any:
@@ -102,18 +85,31 @@ def _joint(trace: Trace) -> Any:
     leaves = [capture.fetch() for capture in trace.captures]
 
     def joint(*args: Any, **kwargs: Any) -> Any:
-        out = trace.program(*args, **kwargs)  # type: ignore[misc]
+        with _under(trace.context):
+            out = trace.program(*args, **kwargs)  # type: ignore[misc]
         wanted = [t for t in (*flatten_tree((args, kwargs))[0], *leaves) if _follows(t)]
         live = [t for t in flatten_tree(out)[0] if _follows(t) and t.grad_fn is not None]
-        if wanted and live:
-            return torch.autograd.grad(live, wanted, [_tangent(t) for t in live], allow_unused=True)
-        return out
+        if not (wanted and live):
+            raise no_gradient(trace)
+        return torch.autograd.grad(live, wanted, [_tangent(t) for t in live], allow_unused=True)
 
     joint.__name__ = f"{trace.name}_backward"
     target = getattr(trace.program, "forward", trace.program)
     with contextlib.suppress(TypeError, ValueError):
         joint.__signature__ = inspect.signature(target)  # type: ignore[attr-defined,arg-type]
     return joint
+
+
+@contextlib.contextmanager
+def _under(context: Context) -> Iterator[None]:
+    """The global state that a program was recorded under."""
+    with contextlib.ExitStack() as stack:
+        if context.inference:
+            stack.enter_context(torch.inference_mode())
+        stack.enter_context(torch.set_grad_enabled(context.grad))
+        for kind, dtype, cached in context.autocast:
+            stack.enter_context(torch.autocast(kind, dtype=dtype, cache_enabled=cached))
+        yield
 
 
 def _follows(value: Any) -> bool:
@@ -125,7 +121,7 @@ def _tangent(tensor: torch.Tensor) -> torch.Tensor:
     recorder: Any = current_listener()
     with recorder.bookkeeping, torch.no_grad():
         made = _ones(tensor)
-        recorder.store.capture(made, "grad_out")
+        recorder.store.capture(made, TANGENT)
         return made
 
 
@@ -139,17 +135,66 @@ def _ones(tensor: Any) -> torch.Tensor:
 
 def _cut(trace: Trace, joint: Trace, grad: BoundSymbol) -> Trace:
     """The part of the joint trace that the call of autograd.grad is made of."""
-    body = tuple(b.replace(context=b.context or Context(grad=False)) for b in grad.subsymbols)
+    context = Context(grad=False)
+    body = tuple(_quiet(b).replace(context=b.context or context) for b in grad.subsymbols)
+    output = map_tree(_without_flag, grad.output)
+    tangents = [_without_flag(capture.proxy) for capture in joint.captures if capture.path == TANGENT]
+    body = _with_reads(body, tangents, output, context)
+    inputs = _inputs(body, output)
+    arguments = tuple(Argument(name, p) for name, p in inputs.items() if isinstance(p, TensorProxy))
+    names = tuple(inputs)
+    spec = flatten_tree((tuple(range(len(names))), {}))[1]
+    guard = Guard(names, (), spec, arguments, context=context, free=True)
+    line = f"backward of {trace.name}: {len(inputs)} saved values and gradients come in"
+    lines = (*trace.provenance, line, *cut_from_inputs(trace, output))
+    found = Trace(joint.name, guard, body, output, lines, context=context)
+    return found.replace(program=OneByOne(found))
+
+
+def _inputs(body: tuple[BoundSymbol, ...], output: Any) -> dict[str, Proxy]:
+    """What operations and result use and no operation makes, by name."""
     made: set[str] = set()
     inputs: dict[str, Proxy] = {}
     for bound in body:
         inputs |= {p.name: p for p in bound.arguments if p.name not in made and p.name not in inputs}
         made |= {p.name for p in bound.results}
-    inputs |= {p.name: p for p in grad.results if p.name not in made}
-    arguments = tuple(Argument(name, p) for name, p in inputs.items() if isinstance(p, TensorProxy))
-    names = tuple(inputs)
-    spec = flatten_tree((tuple(range(len(names))), {}))[1]
-    context = Context(grad=False)
-    guard = Guard(names, (), spec, arguments, context=context)
-    line = f"backward of {trace.name}: {len(inputs)} saved values and gradients come in"
-    return Trace(joint.name, guard, body, grad.output, (*trace.provenance, line), context=context)
+    return inputs | {p.name: p for p in proxies_in(output) if p.name not in made and p.name not in inputs}
+
+
+def _with_reads(body: tuple[BoundSymbol, ...], tangents: list[Any], output: Any, context: Context) -> Any:
+    """The body with reads of what it uses of the inside of wrappers: of those that come in, and of those it makes."""
+    wanted = _inputs(body, output)
+    found = _reads([*tangents, *wanted.values()], wanted, context)
+    for bound in body:
+        found += [bound, *_reads(bound.results, wanted, context)]
+    return tuple(found)
+
+
+def _reads(wrappers: list[Any], wanted: dict[str, Proxy], context: Context) -> list[BoundSymbol]:
+    """Reads of what is wanted inside wrappers, at any depth, each once."""
+    found = []
+    for proxy in wrappers:
+        for attribute, part in proxy.inner if isinstance(proxy, SubclassTensorProxy) else ():
+            needed = wanted.pop(part.name, None)
+            deeper = _reads([part], wanted, context)
+            if needed is not None or deeper:
+                found += [BoundSymbol(ops.GETATTR, (proxy, attribute), {}, part, context=context), *deeper]
+    return found
+
+
+def _quiet(bound: BoundSymbol) -> BoundSymbol:
+    """An operation of the backward as it runs under no_grad: nothing in it requires a gradient."""
+    return bound.replace(
+        args=map_tree(_without_flag, bound.args),
+        kwargs=map_tree(_without_flag, bound.kwargs),
+        output=map_tree(_without_flag, bound.output),
+        subsymbols=tuple(map(_quiet, bound.subsymbols)),
+    )
+
+
+def _without_flag(value: Any) -> Any:
+    if not isinstance(value, TensorProxy):
+        return value
+    if isinstance(value, SubclassTensorProxy):
+        value = dataclasses.replace(value, inner=tuple((name, _without_flag(part)) for name, part in value.inner))
+    return dataclasses.replace(value, requires_grad=False) if value.requires_grad else value

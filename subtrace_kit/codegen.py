@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from dataclasses import dataclass, field
 from itertools import count
@@ -117,15 +118,22 @@ class _Writer:
 
     def write(self, bound: BoundSymbol) -> None:
         """The statements of one operation, under its global state."""
-        self.enter(bound.context or self.trace.context)
-        if bound.replayed and bound.subsymbols:
-            steps = [self.step(step) for step in bound.subsymbols]
-            self.line(f"with replay({', '.join(steps)}):")
-            self.depth += 1
-            self.statement(bound)
-            self.depth -= 1
+        context = bound.context or self.trace.context
+        if bound.replayed and bound.steps:
+            self.enter(dataclasses.replace(context, modes=()))
+            self.replay(bound, self.modes(context))
         else:
+            self.enter(context)
             self.statement(bound)
+
+    def replay(self, bound: BoundSymbol, modes: list[str]) -> None:
+        """A replayed operation: what reaches a class is answered below the modes of the program."""
+        managers = [f"replay({', '.join([self.step(step) for step in bound.steps])})", *modes]
+        for manager in managers:
+            self.line(f"with {manager}:")
+            self.depth += 1
+        self.statement(bound)
+        self.depth -= len(managers)
 
     def statement(self, bound: BoundSymbol) -> None:
         """One statement, and the checks of its results."""
@@ -177,8 +185,11 @@ class _Writer:
             found.append(f"torch.autocast({kind!r}, dtype={dtype}{cache})")
         still_on = {kind for kind, _, _ in context.autocast}
         found += [f"torch.autocast({k!r}, enabled=False)" for k, _, _ in base.autocast if k not in still_on]
-        found += [self.literals.named(mode, identifier(type(mode).__name__).lower()) for mode in context.modes]
-        return found
+        return found + self.modes(context)
+
+    def modes(self, context: Context) -> list[str]:
+        """The dispatch modes of the program, by name."""
+        return [self.literals.named(mode, identifier(type(mode).__name__).lower()) for mode in context.modes]
 
     def finish(self, output: Any) -> None:
         self.context = self.trace.context

@@ -46,6 +46,7 @@ class TraceError(RuntimeError):
         self.what, self.source, self.handler = what, source, handler
         self.cause, self.way_out = cause, way_out
         self.trace: Trace | None = None
+        self.failed = ""  # the innermost operation that raised, where it was one
         super().__init__(what)
 
     def __str__(self) -> str:

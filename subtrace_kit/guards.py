@@ -54,6 +54,8 @@ class Guard:
         same: For each tensor at any depth, its place in the list of different objects.
         shared: Likewise for the memory of each plain tensor.
         context: The global state at the start.
+        free: Whether grad mode, the flags `requires_grad`, and which tensors are one object or share memory
+            may be any: the inputs of a backward are what a forward saved, as the caller has it.
     """
 
     positional: tuple[str, ...]
@@ -63,6 +65,7 @@ class Guard:
     same: tuple[int, ...] = ()
     shared: tuple[int, ...] = ()
     context: Context = DEFAULT_CONTEXT
+    free: bool = False
 
     @property
     def proxies(self) -> tuple[TensorProxy, ...]:
@@ -82,20 +85,25 @@ class Guard:
         if spec != self.spec:
             raise self._refusal("the arguments", self._other_structure(spec, leaves))
         for argument, leaf in zip(self.arguments, leaves, strict=True):
-            if found := _leaf_difference(argument, leaf):
+            if found := _leaf_difference(argument, leaf, not self.free):
                 raise self._refusal(f"argument {argument.path}", found)
+        if not self.free:
+            self.check_ties(leaves)
+        self.check_context()
+        return leaves
+
+    def check_ties(self, leaves: list[Any]) -> None:
+        """Make sure that the same tensors are one object, and the same share memory, as recorded."""
         if (now := identity(leaves)) != self.same:
             raise self._other_pair(leaves, now, self.same, ("one tensor", "two"))
         if (now := sharing(leaves)) != self.shared:
             raise self._other_pair(leaves, now, self.shared, ("in one memory", "apart"))
-        self.check_context()
-        return leaves
 
     def check_context(self) -> None:
         """Make sure that grad mode, inference mode and autocast are as recorded."""
         now = global_context(1 << 30)
         recorded = self.context
-        for name in ("grad", "inference", "autocast"):
+        for name in (*(() if self.free else ("grad",)), "inference", "autocast"):
             if getattr(now, name) != getattr(recorded, name):
                 raise self._refusal(f"{name} mode", f"{getattr(now, name)} instead of {getattr(recorded, name)}")
 
@@ -156,21 +164,22 @@ def _kind(value: Any) -> str:
     return "None" if value is None else type(value).__name__
 
 
-def _leaf_difference(argument: Argument, leaf: Any) -> str:
+def _leaf_difference(argument: Argument, leaf: Any, flags: bool) -> str:
     if argument.proxy is not None:
-        return difference(argument.proxy, leaf)
+        return difference(argument.proxy, leaf, flags=flags)
     if isinstance(leaf, torch.Tensor):
         return f"a {type(leaf).__name__} instead of {shown(argument.value)}"
     return "" if same_value(leaf, argument.value) else instead(leaf, argument.value)
 
 
-def difference(proxy: TensorProxy, tensor: Any, where: str = "") -> str:
+def difference(proxy: TensorProxy, tensor: Any, where: str = "", flags: bool = True) -> str:
     """How a tensor differs from what a proxy says; empty where it does not.
 
     Args:
         proxy: What was recorded.
         tensor: What came.
         where: Attribute path so far, for the text.
+        flags: Whether `requires_grad` must be the same.
     """
     prefix = f"{where}: " if where else ""
     if not isinstance(tensor, torch.Tensor):
@@ -182,16 +191,18 @@ def difference(proxy: TensorProxy, tensor: Any, where: str = "") -> str:
             return f"{prefix}class {type(tensor).__name__} instead of {wanted.__name__}"
     for name, found in tensor_fields(tensor).items():
         wanted = getattr(proxy, name)
+        if name == "requires_grad" and not flags:
+            continue
         if found != wanted and not (name in ("shape", "stride") and same_sizes(found, wanted)):
             return f"{prefix}{name} {_show(found)} instead of {_show(wanted)} ({type_text(proxy)})"
-    return _inner_difference(proxy, tensor, where) if isinstance(proxy, SubclassTensorProxy) else ""
+    return _inner_difference(proxy, tensor, where, flags) if isinstance(proxy, SubclassTensorProxy) else ""
 
 
 def _proxy_class(proxy: TensorProxy) -> type:
     return proxy.cls if isinstance(proxy, SubclassTensorProxy) else torch.Tensor
 
 
-def _inner_difference(proxy: SubclassTensorProxy, tensor: Any, where: str) -> str:
+def _inner_difference(proxy: SubclassTensorProxy, tensor: Any, where: str, flags: bool) -> str:
     names, metadata = flat_parts(tensor)
     wanted = [name for name, _ in proxy.inner]
     prefix = f"{where}: " if where else ""
@@ -200,7 +211,7 @@ def _inner_difference(proxy: SubclassTensorProxy, tensor: Any, where: str) -> st
     if not same_metadata(metadata, proxy.metadata):
         return f"{prefix}metadata {instead(metadata, proxy.metadata)}"
     for name, inner in proxy.inner:
-        if found := difference(inner, getattr(tensor, name), f"{where}.{name}"):
+        if found := difference(inner, getattr(tensor, name), f"{where}.{name}", flags):
             return found
     return ""
 

@@ -256,6 +256,7 @@ _PLACES = [
     *((space, name) for name in RANDOM_STATE for space in (torch, torch.random)),
     *((torch.Tensor, name) for name in (*DATA_READERS, *RECLASSED)),
     *((torch, name) for name in FROM_OUTSIDE),
+    (torch.autograd.Function, "_register_hook"),  # what torch calls for a hook of an autograd node
 ]
 _patched = [(space, name, getattr(space, name), name in vars(space)) for space, name in _PLACES]
 
@@ -305,7 +306,8 @@ def watch(listener: Listener, modes: Modes) -> Iterator[None]:
     _install()
     _local.listener = listener
     try:
-        with modes.functions, modes.ops:
+        # A backward must not go to the threads of its devices: they have no listener.
+        with torch.autograd.set_multithreading_enabled(False), modes.functions, modes.ops:
             yield
     finally:
         _local.listener = None
@@ -429,6 +431,11 @@ def current_node_number() -> int | None:
     """The running number of the autograd node whose backward runs, or None."""
     node = torch._C._current_autograd_node()
     return None if node is None else node._sequence_nr()
+
+
+def hooks_of_saved_tensors() -> Any:
+    """The pair of hooks that autograd calls on what it saves and takes out again, or None."""
+    return torch._C._autograd._top_saved_tensors_default_hooks(True)
 
 
 def in_functorch() -> bool:

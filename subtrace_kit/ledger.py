@@ -38,6 +38,7 @@ class _Reasons:
         self.built: set[str] = set()
         self.followed: dict[str, str] = {}
         self.numbered: set[str] = set()
+        self.by_code: dict[str, str] = {}  # built by the code of a replayed function: its name
         self.users: dict[str, str] = {}
         self.cut: dict[str, str] = {}
         self.returned = {p.name for p in lowered.results}
@@ -58,9 +59,18 @@ class _Reasons:
             self.built |= made
             self.numbered |= made
         if bound.replayed:
-            made |= {p.name for p in bound.results} if bound.symbol.kind is Kind.APPLY else set()
-            self.built |= made
-            self.followed |= dict.fromkeys(made, self.following(bound))
+            self.replayed(bound)
+
+    def replayed(self, bound: BoundSymbol) -> None:
+        """What a replayed operation builds: its steps, for autograd, and the code of a Function, for itself."""
+        applied = bound.symbol.kind is Kind.APPLY
+        made = _built_in(bound)
+        own = made if applied else {name for b in bound.subsymbols if not b.is_step for name in _built_in(b)}
+        results = {p.name for p in bound.results}
+        self.by_code |= dict.fromkeys(own - results, bound.symbol.name)
+        made |= results if applied else set()
+        self.built |= made
+        self.followed |= dict.fromkeys(made, self.following(bound))
 
     def beginning(self, bound: BoundSymbol) -> str:
         """What a constructor that is called directly does to the graph."""
@@ -93,6 +103,8 @@ class _Reasons:
             return "it is returned"
         if proxy.name in self.numbered:
             return "its class takes a number from data"
+        if proxy.name in self.by_code:
+            return f"{self.by_code[proxy.name]} builds it"
         if proxy.name in self.followed:
             return self.followed[proxy.name]
         return self.cut.get(proxy.name, "") + self.users.get(proxy.name, "it is stored")
@@ -102,3 +114,7 @@ def _require(leaves: tuple[str, ...], own: str = "") -> str:
     if leaves == (own,):
         return "it requires a gradient"
     return f"{listed(leaves)} require{'s a gradient' if len(leaves) == 1 else ' gradients'}"
+
+
+def _built_in(bound: BoundSymbol) -> set[str]:
+    return {b.output.name for _, b in bound.walk() if b.symbol.kind is Kind.CONSTRUCTOR}

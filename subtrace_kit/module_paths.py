@@ -22,6 +22,7 @@ class ModulePaths:
 
     def __init__(self, fn: Any) -> None:
         self.running: list[str] = []
+        self.called = False  # whether any module has run, also one that the program has made
         self.module = fn if isinstance(fn, torch.nn.Module) else None
 
     @property
@@ -32,14 +33,13 @@ class ModulePaths:
     @contextlib.contextmanager
     def follow(self, recorder: Any) -> Iterator[None]:
         """Note modules as they start and end, for the thread that `recorder` records."""
-        if self.module is None:
-            yield
-            return
-        paths = {id(part): path for path, part in self.module.named_modules()}
+        parts = () if self.module is None else self.module.named_modules()
+        paths = {id(part): path for path, part in parts}
 
         def enter(module: torch.nn.Module, _: Any) -> None:
-            if (path := paths.get(id(module))) and current_listener() is recorder:
-                self.running.append(path)
+            if current_listener() is recorder:
+                self.called = True
+                self.running += [path] if (path := paths.get(id(module))) else []
 
         def leave(module: torch.nn.Module, *_: Any) -> None:
             if paths.get(id(module)) and current_listener() is recorder and self.running:

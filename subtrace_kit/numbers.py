@@ -66,13 +66,18 @@ class Numbers:
         return False
 
 
-def constants(events: list[Event], *results: Any) -> list[Any]:
+def constants(events: list[Event], known: frozenset[int], *results: Any) -> list[Any]:
     """The operations of the top level, their Python constants and the results, in a form that compares.
 
     Tensors and numbers from data count as places, not as values: an object from outside as itself, all
     others in the order in which they come. An object that text cannot tell from another counts by its class.
+
+    Args:
+        events: The operations.
+        known: The ids of the tensors from outside.
+        *results: The results, in any structure.
     """
-    places = _Places()
+    places = _Places(known)
     found = [
         (event.symbol.name, *map(places.of, (event.args, event.kwargs, event.out, _metadata(event))))
         for event in events
@@ -88,14 +93,17 @@ def _metadata(event: Event) -> Any:
 class _Places:
     """Gives values numbers that are the same in every run that does the same."""
 
-    def __init__(self) -> None:
+    def __init__(self, known: frozenset[int]) -> None:
+        self.known = known
         self.numbers: dict[int, int] = {}
 
     def of(self, value: Any) -> Any:
         """A form of a value that compares."""
         if isinstance(value, Value):
             root = value.root
-            return ("outside", id(root.ref())) if root.outside else self.numbers.setdefault(id(root), len(self.numbers))
+            if root.outside and id(root.ref()) in self.known:
+                return ("outside", id(root.ref()))
+            return self.numbers.setdefault(id(root), len(self.numbers))
         if isinstance(value, (list, tuple)):
             return [self.of(item) for item in value]
         if isinstance(value, dict):

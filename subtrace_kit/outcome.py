@@ -12,7 +12,9 @@ from .guards import tensor_fields
 from .intercept import flat_parts, flatten_with_path, is_wrapper_type, memory_of, no_torch_function
 from .wrapper_state import read_state
 
-__all__ = ["FACTS", "Facts", "Items", "Outcome", "all_facts", "gradients", "look", "tree_facts", "walk"]
+__all__ = [
+    "FACTS", "Facts", "Items", "Outcome", "all_facts", "gradients", "look", "named_results", "tree_facts", "walk",
+]  # fmt: skip
 
 Facts = dict[str, Any]
 """What is seen of one value, by the name of the fact."""
@@ -42,9 +44,8 @@ def look(arguments: Items, captured: Items, out: Any) -> Outcome:
     Returns:
         Facts by section and path; values are copied, so what happens later does not change them.
     """
-    paths, spec = flatten_with_path(out)
-    name = "result" if any(path.startswith("out") for path, _ in arguments) else "out"
-    results = [(name + "".join(map(str, keys)), leaf) for keys, leaf in paths]
+    name, (_, spec) = _name(arguments), flatten_with_path(out)
+    results = named_results(arguments, out)
     outside = [*arguments, *captured]
     tensors = [(p, t) for p, t in walk([*outside, *gradients(outside), *results]) if isinstance(t, torch.Tensor)]
     return {
@@ -55,6 +56,15 @@ def look(arguments: Items, captured: Items, out: Any) -> Outcome:
         "arguments": all_facts(arguments, state=True),
         "captured": all_facts(captured, state=True),
     }
+
+
+def _name(arguments: Items) -> str:
+    return "result" if any(path.startswith("out") for path, _ in arguments) else "out"
+
+
+def named_results(arguments: Items, out: Any) -> Items:
+    """The leaves of a result, each with its path."""
+    return [(_name(arguments) + "".join(map(str, keys)), leaf) for keys, leaf in flatten_with_path(out)[0]]
 
 
 def walk(items: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:

@@ -8,7 +8,8 @@ from collections.abc import Iterable
 import torch
 
 from . import ops
-from .backward import BackwardError, backward
+from .backward import backward
+from .backward_errors import BackwardError
 from .called import expect_trace
 from .data_guards import with_data_guards
 from .deep_copies import takes_storage, without_storage
@@ -124,16 +125,17 @@ def _unrolled(bound: BoundSymbol, context: Context | None, every: bool = False) 
     if any(isinstance(argument, torch.UntypedStorage) for argument in bound.args):
         raise raw_storage(bound.source)
     modes = context is not None and bool(context.modes)
+    above = modes and _differentiated(bound, context)  # autograd follows the op, not what the modes make of it
     if _is_followed(bound, context, every):
         yield replayed(bound.replace(context=context))
-    elif bound.symbol.kind is Kind.CONSTRUCTOR or bound.symbol in (ops.GETATTR, ops.STORE, *ops.STATE_WRITES):
+    elif above or bound.symbol.kind is Kind.CONSTRUCTOR or bound.symbol in (ops.GETATTR, ops.STORE, *ops.STATE_WRITES):
         yield bound.replace(context=context)
     elif not bound.subsymbols or not (bound.has_wrapper or modes):
         if bound.results or has_effect(bound) or not bound.has_wrapper:
             yield bound.replace(context=_without_modes(context))
     else:
         inside = context
-        if bound.symbol.kind is Kind.ATEN and context is not None and _on_wrapper(bound):
+        if bound.symbol.kind is Kind.ATEN and context is not None and bound.on_wrapper:
             inside = Context(context.grad, context.inference, handler=True)
         for inner in bound.subsymbols:
             yield from _unrolled(inner, inner.context or inside, every)
@@ -165,14 +167,10 @@ def _credited(inner: BoundSymbol, outer: BoundSymbol) -> BoundSymbol:
     return inner.replace(source=outer.source, handler=inner.source, module=outer.module)
 
 
-def _on_wrapper(bound: BoundSymbol) -> bool:
-    return any(isinstance(p, SubclassTensorProxy) for p in (*bound.arguments, *bound.outputs))
-
-
 def _writes_wrapper(bound: BoundSymbol) -> bool:
     """Whether an operation writes into a wrapper."""
     if bound.symbol.kind is Kind.ATEN:
-        return _on_wrapper(bound) and ops.op_info(bound.symbol.fn).mutable
+        return bound.on_wrapper and ops.op_info(bound.symbol.fn).mutable
     return any(_writes_wrapper(inner) for inner in bound.subsymbols)
 
 
@@ -182,7 +180,8 @@ def _is_followed(bound: BoundSymbol, context: Context | None, every: bool = Fals
     A write that autograd follows reaches, through views, tensors that did not require a gradient before:
     with `every` all operations on wrappers under grad mode stay, so that views are eager's own.
     """
-    if bound.symbol.kind not in (Kind.FUNCTION, Kind.APPLY) or not bound.has_wrapper:
+    direct = bound.symbol.kind is Kind.ATEN and bound.context is not None  # sent by no function that was seen
+    if not (direct or bound.symbol.kind in (Kind.FUNCTION, Kind.APPLY)) or not bound.has_wrapper:
         return False
     if getattr(bound.symbol.fn, "__name__", "") in ops.EFFECTS | AUTOGRAD:
         return True
@@ -191,6 +190,12 @@ def _is_followed(bound: BoundSymbol, context: Context | None, every: bool = Fals
     if context is None or not context.grad:  # also under no_grad a view says that it requires a gradient
         return any(_requires_grad(p) for p in bound.results) or (every and _writes_wrapper(bound))
     return every or any(_requires_grad(p) for p in (*bound.arguments, *bound.outputs))
+
+
+def _differentiated(bound: BoundSymbol, context: Context | None) -> bool:
+    """Whether autograd follows an operation on plain tensors."""
+    grad = context is not None and context.grad
+    return grad and any(_requires_grad(p) for p in (*bound.arguments, *bound.outputs))
 
 
 def _requires_grad(proxy: Proxy) -> bool:
@@ -213,17 +218,20 @@ def _leaves_torch(bound: BoundSymbol) -> TraceError:
 
 
 def replayed(bound: BoundSymbol) -> BoundSymbol:
-    """An operation that autograd follows, with a lowered step for each op that reaches a class."""
-    steps = tuple(_step(inner) for inner in _reaching_classes(bound))
-    return bound.replace(subsymbols=steps, replayed=True, effect=has_effect(bound))
+    """An operation that autograd follows, with a lowered step for each op that reaches a class.
+
+    The plain ops and the constructors of its own code stand there as well: they run as they are.
+    """
+    inside = (_step(bound),) if bound.is_step else tuple(_inside(bound))
+    return bound.replace(subsymbols=inside, replayed=True, effect=has_effect(bound))
 
 
-def _reaching_classes(bound: BoundSymbol) -> Iterable[BoundSymbol]:
+def _inside(bound: BoundSymbol) -> Iterable[BoundSymbol]:
     for inner in bound.subsymbols:
-        if inner.symbol.kind is not Kind.ATEN:
-            yield from _reaching_classes(inner)
-        elif _on_wrapper(inner):
-            yield inner
+        if inner.symbol.kind in (Kind.ATEN, Kind.CONSTRUCTOR):
+            yield _step(inner) if inner.is_step else inner
+        else:
+            yield from _inside(inner)
 
 
 def _step(bound: BoundSymbol) -> BoundSymbol:
@@ -273,7 +281,7 @@ def _uses(bound: BoundSymbol) -> Iterable[Proxy]:
     """What an operation needs: its arguments, and what the steps of a replayed one find outside."""
     yield from bound.arguments
     if bound.replayed:
-        for step in bound.subsymbols:
+        for step in bound.steps:
             own = {p.name for p in step.arguments}
             for inner in step.subsymbols:
                 yield from (p for p in inner.arguments if p.name not in own)

@@ -123,6 +123,7 @@ def as_trace_error(error: Exception, recorder: Recorder, fn: Any) -> TraceError:
     )
     if not (failure.in_class or is_declined(seen)):
         told.inside = "inside it"  # a hook, or the backward of a Function
+    told.failed = events[0].symbol.name if events else ""
     return told
 
 

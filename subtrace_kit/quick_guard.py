@@ -73,7 +73,8 @@ class _Writer:
                 self.value(leaf, argument.value)
             else:
                 self.tensor(leaf, argument.proxy)
-        self.memory()
+        if not self.trace.guard.free:
+            self.memory()
         for capture in self.trace.captures:
             self.capture(capture)
         for tie in self.trace.ties:
@@ -123,7 +124,8 @@ class _Writer:
     def context(self) -> None:
         """Grad mode, inference mode and autocast are as recorded."""
         recorded = self.trace.guard.context
-        self.require(f"torch.is_grad_enabled() is {recorded.grad}")
+        if not self.trace.guard.free:
+            self.require(f"torch.is_grad_enabled() is {recorded.grad}")
         self.require(f"torch.is_inference_mode_enabled() is {recorded.inference}")
         if recorded.autocast:
             current = self.named(global_context)
@@ -182,7 +184,8 @@ class _Writer:
         shape, stride = self.named(torch.Size(proxy.shape)), self.named(tuple(proxy.stride))
         conditions = [f"{name}.shape == {shape}", f"{name}.stride() == {stride}"]
         conditions.append(f"{name}.dtype is {self.named(proxy.dtype)}")
-        conditions.append(f"{'' if proxy.requires_grad else 'not '}{name}.requires_grad")
+        if not self.trace.guard.free:
+            conditions.append(f"{'' if proxy.requires_grad else 'not '}{name}.requires_grad")
         cpu = proxy.device.type == "cpu"
         conditions.append(f"{name}.is_cpu" if cpu else f"{name}.device == {self.named(proxy.device)}")
         if proxy.dtype.is_complex:

@@ -31,11 +31,13 @@ from .intercept import (
     Modes,
     OpOverload,
     base_of,
+    context_of,
     dispatch_depth,
     flatten_tree,
     global_context,
     handles_functions,
     handles_ops,
+    hooks_of_saved_tensors,
     is_wrapper_type,
     lacks_protocol,
     no_torch_function,
@@ -110,6 +112,7 @@ class Recorder:
         self.gradients: dict[int, Value] = {}  # tensors from outside of whose gradients the program has asked
         self.properties: set[Value] = set()  # what was read from properties
         self.default_dtype = torch.get_default_dtype()
+        self.saved_hooks = hooks_of_saved_tensors()
         self.paused = False
         self.just_opened = False  # whether a function was opened and nothing has run in it yet
         self.bookkeeping = _Bookkeeping(self)
@@ -175,8 +178,14 @@ class Recorder:
         if gradient:
             self.note_gradient(event, args[0], out)
         if name in ops.HOOKS:
-            self.snapshot.watch_handle(out)
+            self.watch_hook(out)
         return out
+
+    def watch_hook(self, handle: Any) -> None:
+        """A hook of a tensor: it is taken away after the recording, and the program must not do so itself."""
+        self.snapshot.watch_handle(handle)
+        if not self.applies:  # there the code runs again
+            handle.remove = self.refuse_removal
 
     def note_gradient(self, event: Event, tensor: torch.Tensor, out: Any) -> None:
         """A gradient that is there or not, as the program may ask: so it must be at each run."""
@@ -256,6 +265,9 @@ class Recorder:
         # Directly inside a function the nearest line is the function's own, unless a class handles functions.
         known = kind == FUNCTION and not self.open_events[-1].handled
         event = Event(info.symbol, None, None, self.open_events[-1].source if known else nearest_line())
+        if kind == TOP:  # sent by no function that was seen, as under DisableTorchFunction
+            event.context = context_of(torch.is_grad_enabled(), torch.is_inference_mode_enabled())
+            self.check_beside_functions(event, args)
         if self.nodes is not None:
             self.nodes.credit(event)
         if func is ops.LIFT:
@@ -264,6 +276,13 @@ class Recorder:
         if wrapped:
             return self.run(event, ATEN, self.send_to_class, args, kwargs, func)
         return self.run_plain(event, info, args, kwargs)
+
+    def check_beside_functions(self, event: Event, args: tuple) -> None:
+        """Refuse ops of a mode whose own op no function has sent: autograd follows that op, and not these."""
+        if event.source is None or event.source.function != "__torch_dispatch__" or not torch.is_grad_enabled():
+            return
+        if any(isinstance(a, torch.Tensor) and a.requires_grad for a in args):
+            raise self.refuse(refusals.mode_beside_functions(event.source))
 
     def run_plain(self, event: Event, info: OpInfo, args: tuple, kwargs: dict) -> Any:
         """Run an op on plain tensors: nothing inside it reaches the modes, so it needs no scope."""
@@ -409,6 +428,8 @@ class Recorder:
             event.module = self.modules.now
             if torch.get_default_dtype() is not self.default_dtype:
                 raise self.refuse(refusals.changed_default(nearest_line()))
+            if self.kinds[-1] == TOP and hooks_of_saved_tensors() != self.saved_hooks:
+                raise self.refuse(refusals.saved_hooks(event.source))
             event.handled = any(handles_functions(type(obj)) for obj in wrappers)
             event.unrolls = bool(wrappers or event.context.modes)
         elif op_info(op).mutable:
@@ -447,6 +468,7 @@ class Recorder:
             or kind == APPLY
             or (out_kind is not NoneType and self.store.has_value(event.out))
             or (kind == FUNCTION and getattr(event.symbol.fn, "__name__", "") in ops.EFFECTS)
+            or (self.nodes is not None and kind == FUNCTION and event.symbol.fn is torch.autograd.grad)  # None arrives
         ):
             self.emit(event)
         return self.hand_out(out, event.out, getattr(event.symbol.fn, "__name__", "")) if taken else out
@@ -476,6 +498,11 @@ class Recorder:
         """Remember the states of the generators that an op may have drawn from."""
         for key in self.states:
             self.states[key] = self.generators[key].get_state()
+
+    @property
+    def shown(self) -> list[Event]:
+        """The events whose constants a trace shows; of a backward that is recorded also those inside it."""
+        return [*self.top, *(self.top[-1].subs if self.nodes is not None and self.top else ())]
 
     def latest(self) -> Event | None:
         """The top-level event that goes on, or the last one."""
@@ -507,6 +534,10 @@ class Recorder:
         """Remember a refusal, so that a program which catches it is refused all the same."""
         self.refusal = self.refusal or error
         return error
+
+    def refuse_removal(self) -> None:
+        """Stands in for the `remove` of a handle."""
+        raise self.refuse(refusals.removed_hook(located(_run_program_code)[0]))
 
     def find_places(self, obj: torch.Tensor, name: str) -> list[Any]:
         """Where a tensor from outside is kept; if nowhere that is known, the functions that run are looked through.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -29,6 +30,8 @@ def of_function(func: Any, name: str, args: tuple, source: Source | None, store:
         store: Knows the tensors of the program.
     """
     texts: tuple[str, str, str] | None = None
+    if name == "_register_hook":
+        source = source or _hook_line(args[-1])
     if name in _SPECIAL:
         texts = _SPECIAL[name](func, args, store)
     if texts is None and in_functorch():
@@ -58,6 +61,13 @@ def _branch(func: Any, args: tuple, store: Store) -> tuple[str, str, str]:
 
 
 def _hook(func: Any, args: tuple, store: Store) -> tuple[str, str, str] | None:
+    code = getattr(args[1], "__code__", None) if len(args) > 1 else None
+    if code is not None and code.co_filename == torch.autograd.graph.__file__:
+        return (
+            "register_multi_grad_hook inside the program",
+            "the hook asks for the autograd nodes of the recorded run",
+            "register the hook outside the traced program, or use Tensor.register_hook on each tensor",
+        )
     if not store.closes_over(args[1:]):
         return None
     return (
@@ -65,6 +75,46 @@ def _hook(func: Any, args: tuple, store: Store) -> tuple[str, str, str] | None:
         "it would keep the tensor of the recorded run",
         "pass the tensor through ctx of an autograd.Function",
     )
+
+
+def _node_hook(func: Any, args: tuple, store: Store) -> tuple[str, str, str] | None:
+    """A hook of an autograd node. Those that a Function or a checkpoint registers inside are registered again."""
+    if store.recorder.applies:
+        return None
+    if (module := _module_of_hook(args[-1])) is not None:
+        return (
+            f"a backward hook of a {type(module).__name__} (register_full_backward_hook or one of its kin)",
+            "torch hangs it on an autograd node of the recorded run: a trace would run without it",
+            "remove it before tracing; put Tensor.register_hook on the module's inputs and outputs into the program",
+        )
+    return (
+        "a hook of an autograd node (grad_fn.register_hook or register_prehook)",
+        "it hangs on the node of the recorded run: a trace would run without it",
+        "use Tensor.register_hook: it is called with the gradient of the tensor at each run",
+    )
+
+
+def _module_of_hook(hook: Any) -> torch.nn.Module | None:
+    """The module that has put a hook on an autograd node; old hooks know it by a weak reference."""
+    modules = [getattr(item, "module", None) for item in _behind(hook)]
+    modules = [found() if isinstance(found, weakref.ref) else found for found in modules]
+    return next((found for found in modules if isinstance(found, torch.nn.Module)), None)
+
+
+def _behind(hook: Any) -> list[Any]:
+    """A hook of a node, and what its closure holds: among it what torch knows of the hooks of a module."""
+    return [hook, *(cell.cell_contents for cell in getattr(hook, "__closure__", None) or ())]
+
+
+def _hook_line(hook: Any) -> Source | None:
+    """Where the hook of a module is defined, for a module that no line of the user calls."""
+    found = [f for item in _behind(hook) for name in _USER_HOOKS for f in getattr(item, name, ())]
+    found += [getattr(hook, "hook", None)]
+    code = next((f.__code__ for f in found if hasattr(f, "__code__")), None)
+    return None if code is None else Source(code.co_filename, code.co_firstlineno, code.co_name)
+
+
+_USER_HOOKS = ("user_hooks", "user_pre_hooks")
 
 
 def _set(func: Any, args: tuple, store: Store) -> tuple[str, str, str] | None:
@@ -92,6 +142,7 @@ _SPECIAL: dict[str, Any] = {
     **dict.fromkeys(ops.BRANCHES, _branch),
     **dict.fromkeys(ops.HOOKS, _hook),
     **dict.fromkeys(ops.DUAL, _dual),
+    "_register_hook": _node_hook,
     "__set__": _set,
 }
 
@@ -176,6 +227,36 @@ def checkpoint_closure(source: Source | None) -> TraceError:
         source=source,
         cause="the function is called again at each run and in its backward: it would find the recorded tensor",
         way_out="pass the tensor to checkpoint() as an argument",
+    )
+
+
+def removed_hook(source: Source | None) -> TraceError:
+    """The error for a hook that the program takes away again."""
+    return TraceError(
+        "the program removes a hook from a tensor",
+        source=source,
+        cause="handle.remove(): a trace registers the hook at each run, and does not know the handle",
+        way_out="take the remove() out and hook only tensors whose hook is to stay; or run that part outside the trace",
+    )
+
+
+def saved_hooks(source: Source | None) -> TraceError:
+    """The error for ops under hooks that are called on what autograd saves."""
+    return TraceError(
+        "torch.autograd.graph.saved_tensors_hooks (or save_on_cpu) inside the program",
+        source=source,
+        cause="what the hooks do is no part of the ops: a trace would save without them",
+        way_out="enter the hooks around the call of the trace, or use torch.utils.checkpoint",
+    )
+
+
+def mode_beside_functions(source: Source | None) -> TraceError:
+    """The error for a mode of the program that changes an op which no torch function has sent."""
+    return TraceError(
+        "a dispatch mode of the program handles an op with a gradient that no torch function sends",
+        source=source,
+        cause="ops under torch._C.DisableTorchFunction(): the op that autograd follows is out of sight",
+        way_out="leave DisableTorchFunction out around the mode, or call the op under torch.no_grad()",
     )
 
 

@@ -10,6 +10,8 @@ from collections.abc import Callable
 from itertools import count
 from typing import Any
 
+import torch
+
 from .codegen import generate
 from .errors import TraceError
 from .guards import difference, same_value
@@ -51,6 +53,8 @@ class Runner:
         space: dict[str, Any] = dict(program.literals.objects)
         exec(compile(source, self.file, "exec"), space)
         self.function: Callable[..., Any] = space[trace.name]
+        if trace.guard.free:  # a backward: autograd runs it so, whatever the mode of its caller
+            self.function = torch.no_grad()(self.function)
         self.quick = quick_guard(trace)
 
     def __call__(self, args: tuple, kwargs: dict) -> Any:

@@ -11,7 +11,7 @@ import torch
 from .copies import Given, copy_arguments
 from .guards import argument_paths
 from .intercept import build_wrapper, flat_parts, flatten_tree, is_wrapper_type
-from .outcome import Items, Outcome, all_facts, gradients, look, tree_facts, walk
+from .outcome import Items, Outcome, all_facts, gradients, look, named_results, tree_facts, walk
 from .outside import Outside
 from .sent_ops import SentOps
 from .shown import message
@@ -93,22 +93,26 @@ class _Gradients:
     """
 
     def __init__(self, before: Items, out: Any) -> None:
-        self.before = before
-        self.leaves = [t for t in flatten_tree(out)[0] if isinstance(t, torch.Tensor) and t.grad_fn is not None]
+        results = [(path, t) for path, t in named_results(before, out) if isinstance(t, torch.Tensor)]
+        self.leaves = [t for _, t in results if t.grad_fn is not None]
+        self.new = _new_leaves(before, results)
+        self.before = [*before, *self.new]
         self.numbers = torch.Generator().manual_seed(0)
 
     def facts(self, ops: SentOps | None) -> Outcome:
         """Gradients by path, in the order in which they are taken, and the errors on the way."""
-        failed = _error(lambda: self._backward(ops))
+        failed = _error(lambda: self._backward(self.leaves, ops))
+        new = _error(lambda: self._backward([leaf for _, leaf in self.new], ops)) if self.new else ""
         seen = {"backward": {"backward": {"error": failed}}, "gradients": all_facts(gradients(self.before))}
+        seen["gradients"] |= {"backward from new leaves": {"error": new}} if new else {}
         second: Items = []
         failed = "" if failed or ops else _error(lambda: second.extend(self._second()))
         return seen | {"second": {"backward": {"error": failed}}, "second gradients": all_facts(second)}
 
-    def _backward(self, ops: SentOps | None) -> None:
-        grads = self._tangents(self.leaves)
+    def _backward(self, tensors: list[Any], ops: SentOps | None) -> None:
+        grads = self._tangents(tensors)
         with _noting(ops):
-            torch.autograd.backward(self.leaves, grads, retain_graph=True)  # Captured tensors can have a user's graph.
+            torch.autograd.backward(tensors, grads, retain_graph=True)  # Captured tensors can have a user's graph.
 
     def _second(self) -> Items:
         """Gradients of the gradients; nothing where no graph leads there."""
@@ -128,6 +132,13 @@ class _Gradients:
     def _tangents(self, tensors: list[Any]) -> list[Any]:
         with torch.no_grad():
             return [_tangent(tensor, self.numbers) for tensor in tensors]
+
+
+def _new_leaves(before: Items, results: Items) -> Items:
+    """The leaves among the results that the run made, as a wrapper's constructor does: gradients arrive there too."""
+    known = {id(tensor) for _, tensor in walk(before)}
+    leaves = {id(t): (path, t) for path, t in results if t.is_leaf and t.requires_grad and id(t) not in known}
+    return list(leaves.values())
 
 
 def _error(call: Callable[[], None]) -> str:

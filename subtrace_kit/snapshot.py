@@ -124,6 +124,7 @@ class Snapshot:
         with unwatched(), torch.no_grad(), contextlib.ExitStack() as stack:
             stack.callback(self._restore_random)
             for handle in self._handles:
+                vars(handle).pop("remove", None)  # what the recorder put in its place
                 handle.remove()
             for storage, data in self._data.values():
                 if storage.nbytes() != data.nbytes():

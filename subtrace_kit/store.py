@@ -133,7 +133,8 @@ class Store:
 
     def changed_unseen(self, obj: torch.Tensor, value: Value) -> Value:
         """A plain tensor that autograd follows since something that the recorder did not see."""
-        if made_by_function(obj) and not self.recorder.applies:
+        # In a backward torch itself ties what was saved to its node again.
+        if made_by_function(obj) and self.recorder.at_function_level and not self.recorder.applies:
             raise self.recorder.refuse(refusals.unseen_apply(obj, nearest_line()))
         return self.register(obj, Value(value.hint, value.root))
 
@@ -434,6 +435,10 @@ class Store:
             self.register(obj, Value("tensor"))
         elif self.known(obj) is None:
             self.captures.append((self.add_input(obj, "constant"), [Place("constant", lambda: obj)]))
+
+    def outside_ids(self) -> frozenset[int]:
+        """The ids of the tensors from before the program, by which two runs can be compared."""
+        return frozenset(key for key, value in self.values.items() if value.root.outside)
 
     def sync_outside(self) -> None:
         """See what changed about the wrappers from outside."""

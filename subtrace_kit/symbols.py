@@ -76,7 +76,7 @@ class BoundSymbol:
         context: The global state it ran under, where that can differ: at the top level.
         checked: Whether the shape of its result depends on data, so that each run checks it.
         replayed: In a lowered trace: autograd follows this operation, so it runs on wrapper objects,
-            and its subsymbols answer in place of the class's handler.
+            and its `steps` answer in place of the class's handler.
         at_class: In a lowered trace: it stays with its class, which takes a number from data.
         effect: Whether a replayed operation does more than give results: its plain ops are not listed.
         handler: In a lowered trace: the line of the class that ran it (`source` is the user's).
@@ -125,10 +125,22 @@ class BoundSymbol:
     @property
     def has_wrapper(self) -> bool:
         """Whether a wrapper value takes part here or in anything it is made of."""
-        mine = [*self.arguments, *self.outputs]
-        return any(isinstance(p, SubclassTensorProxy) for p in mine) or any(
-            inner.has_wrapper for inner in self.subsymbols
-        )
+        return self.on_wrapper or any(inner.has_wrapper for inner in self.subsymbols)
+
+    @property
+    def on_wrapper(self) -> bool:
+        """Whether a wrapper value is among the arguments or the outputs."""
+        return any(isinstance(p, SubclassTensorProxy) for p in (*self.arguments, *self.outputs))
+
+    @property
+    def is_step(self) -> bool:
+        """Whether it is an op that reaches a class."""
+        return self.symbol.kind is Kind.ATEN and self.on_wrapper
+
+    @property
+    def steps(self) -> list[BoundSymbol]:
+        """The ops directly inside that reach a class."""
+        return [inner for inner in self.subsymbols if inner.is_step]
 
 
 def proxies_in(value: Any) -> Iterator[Proxy]:

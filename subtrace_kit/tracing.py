@@ -26,6 +26,7 @@ from .intercept import (
     current_listener,
     flatten_tree,
     global_context,
+    hooks_of_all_modules,
     is_wrapper_type,
     no_torch_function,
     unflatten_tree,
@@ -259,7 +260,8 @@ class _Recording:
             for index, leaf in self.tied.items():
                 if index not in again.tied and again.output[index] == leaf:
                     self.output[index] = leaf  # a constant that was equal by chance
-            one, other = (constants(r.recorder.top, r.output, repr(r.spec_out)) for r in (self, again))
+            known = self.recorder.store.outside_ids() & again.recorder.store.outside_ids()
+            one, other = (constants(r.recorder.shown, known, r.output, repr(r.spec_out)) for r in (self, again))
             same = one == other
         except Exception:
             same = False
@@ -342,13 +344,29 @@ class _Recording:
             context=self.context,
             failure=failure,
             flags=self.flags,
-            constants=(*self.constants, *self.facts_of_captures(), *self.handlers.constants(writes)),
+            constants=(
+                *self.constants,
+                *self.facts_of_captures(),
+                *self.handlers.constants(writes),
+                *self.hooks_of_all(),
+            ),
             handler_writes=writes,
             owners=tuple(self.owners),
             ties=self.ties,
             attributes=(*self.attributes, *self.gradients_of_arguments(values)),
             program=self.fn,
         )
+
+    def more_constants(self, writes: tuple[Change, ...]) -> Iterator[Constant]:
+        """What the trace depends on, as far as only the run has shown."""
+        yield from self.facts_of_captures()
+        yield from self.handlers.constants(writes)
+        yield from self.hooks_of_all()
+
+    def hooks_of_all(self) -> Iterator[Constant]:
+        """The hooks of all modules, where only modules have run that the program makes."""
+        if self.recorder.modules.called and not self.places.modules:
+            yield Constant("hooks of all modules", hooks_of_all_modules(), hooks_of_all_modules)
 
     def facts_of_captures(self) -> Iterator[Constant]:
         """What the program asks of captured tensors: their gradients are there or not, as it found them."""

@@ -132,7 +132,7 @@ def test_another_kind_of_input_is_refused_by_name():
         ((torch.ones(2), t), {"n": 3}, "argument n: 3 instead of 2"),
         ((torch.ones(2), None), {"n": 2}, "argument t: NoneType instead of a tensor"),
         ((torch.ones(2), t), {}, "structure"),
-        ((same, TwoTensor(same, torch.ones(2))), {"n": 2}, "one and the same"),
+        ((same, TwoTensor(same, torch.ones(2))), {"n": 2}, "x and t.a: one tensor now, two when recorded"),
     ]:
         with pytest.raises(TraceError, match=text):
             trace(*args, **kwargs)

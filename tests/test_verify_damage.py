@@ -7,7 +7,7 @@ from verified import Counting, changed, dropped, two, wrong
 
 import subtrace_kit
 from subtrace_kit import ops, verify
-from subtrace_kit.zoo import QuantTensor
+from subtrace_kit.zoo import QuantTensor, TwoTensor
 
 
 def test_a_missing_write():
@@ -92,7 +92,7 @@ def test_dtype_shape_strides_offset_and_flags():
     assert found(lambda x: x.t().double()) == ["dtype", "aliasing"]
     assert found(lambda x: x.t()[:1]) == ["values", "shape"]
     assert found(lambda x: x.t().contiguous()) == ["strides", "aliasing"]
-    assert found(lambda x: x.t().detach().clone().requires_grad_()) == ["requires_grad", "aliasing"]
+    assert found(lambda x: x.t().detach().clone().requires_grad_()) == ["requires_grad", "aliasing", "gradients"]
     rows = subtrace_kit.trace(lambda x: x[1] * 0 + x[1])(x).replace(program=lambda x: x[1])
     assert wrong(rows, x) == ["storage offset", "aliasing"]
 
@@ -277,3 +277,16 @@ def test_another_layout():
     assert verify(trace.replace(program=lambda x: x * 1), x).row("layout").differences == (
         "out: sparse_coo, coalesced instead of sparse_coo, not coalesced",
     )
+
+
+def test_another_gradient_of_a_new_leaf():
+    def hooked(x):
+        new = TwoTensor(x, x + 1).requires_grad_()
+        new.register_hook(lambda grad: grad * 3)
+        return new
+
+    for program in (hooked, lambda x: (new := hooked(x), new * 2)):
+        trace = subtrace_kit.trace(program)(torch.randn(2))
+        assert verify(trace).ok
+        assert verify(subtrace_kit.lower(trace)).ok
+        assert wrong(dropped(trace, "torch.Tensor.register_hook"), torch.randn(2)) == ["gradients", "ops"]
