@@ -83,6 +83,7 @@ class _Reader:
             reason=reason,
             failing=failing,
             children=children,
+            handler=bound.handler,
         )
 
     def construction(self, bound: BoundSymbol) -> tuple[str, str]:
