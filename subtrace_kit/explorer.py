@@ -263,6 +263,10 @@ class Explorer:
                 return self._replace(message=problem)
         return self._replace(beside=label, message="")
 
+    def say(self, message: str) -> Explorer:
+        """The same state with something to say."""
+        return self._replace(message=message)
+
     def _replace(self, **changes: object) -> Explorer:
         changes.setdefault("message", "")
         return dataclasses.replace(self, **changes)  # type: ignore[arg-type]

@@ -10,7 +10,7 @@ from .rows import Row, Value
 from .sheet import Folds, Line, Sheet
 from .source import Source
 
-__all__ = ["CSS", "badge", "details", "escape", "label", "snippet", "table"]
+__all__ = ["CSS", "badge", "details", "escape", "facts", "label", "lines_of", "snippet", "source", "table", "title"]
 
 AROUND = 3
 """Lines of source shown before and after the marked one."""
@@ -18,7 +18,7 @@ MOST_INNER = 8
 MOST_VALUES = 12
 
 CSS = """
-.stk { font: 13px/1.4 system-ui, sans-serif; color: #1f2933; }
+.stk { background: #fff; padding: 0 4px; font: 13px/1.4 system-ui, sans-serif; color: #1f2933; }
 .stk pre { font: 12px/1.35 ui-monospace, Menlo, Consolas, monospace; margin: 2px 0 6px; padding: 4px 6px;
   background: #f6f8fa; border: 1px solid #d8dee4; overflow-x: auto; }
 .stk pre mark { background: #fff3bf; display: block; margin: 0 -6px; padding: 0 3px; border-left: 3px solid #b35900; }
@@ -33,6 +33,8 @@ CSS = """
 .stk .gone { color: #c62828; text-decoration: line-through; } .stk .new { color: #2e7d4f; }
 .stk tr.here td { background: #fff3bf; }
 .stk .side { display: flex; gap: 8px; } .stk .side > div { flex: 1 1 0; min-width: 0; }
+.stk .pane { height: 340px; border: 1px solid #d8dee4; }
+.stk p { margin: 2px 0; }
 .stk .error { white-space: pre-wrap; color: #c62828; border-left: 3px solid #c62828; padding-left: 8px; }
 """
 
@@ -46,10 +48,15 @@ def label(line: Line, folds: Folds) -> str:
     """A row as one line of plain text, for the list of operations."""
     row = line.row
     mark = "\N{BLACK DOWN-POINTING TRIANGLE} " if folds.is_open(row) else "\N{BLACK RIGHT-POINTING TRIANGLE} "
+    text = "    " * line.indent + (mark if row.children else "  ") + title(row)
+    return text if len(text) <= 120 else f"{text[:117]}..."
+
+
+def title(row: Row) -> str:
+    """A row in a few words."""
     fate = {"kept": "  [kept]", "elided": "  [not built]"}.get(row.construction, "")
     failed = "\N{CROSS MARK} " if row.failing else ""
-    text = "    " * line.indent + (mark if row.children else "  ") + failed + _title(row) + fate
-    return text if len(text) <= 120 else f"{text[:117]}..."
+    return failed + _title(row) + fate
 
 
 def _title(row: Row) -> str:
@@ -92,8 +99,12 @@ def details(sheet: Sheet, key: str, fate: str = "", seen: str = "") -> str:
     row = sheet.rows.get(key)
     if row is None:
         return "<p>no operation</p>"
-    parts = [_heading(row), _values(sheet, row), _facts(row, fate), seen, sources(sheet, row)]
-    return "".join(parts)
+    return facts(sheet, row, fate, seen) + sources(sheet, row)
+
+
+def facts(sheet: Sheet, row: Row, fate: str = "", seen: str = "") -> str:
+    """All there is to say of one operation, but for the source."""
+    return "".join([_heading(row), _values(sheet, row), _facts(row, fate), seen])
 
 
 def _heading(row: Row) -> str:
@@ -139,8 +150,13 @@ def sources(sheet: Sheet, row: Row) -> str:
     """The user's source with the line marked, and beside it that of the class's handler."""
     user, handler = lines_of(sheet, row)
     found = [("your line", user), ("in the class", handler)]
-    shown = [f"<div><h4>{title}: {escape(s.place)}</h4>{snippet(s)}</div>" for title, s in found if s is not None]
+    shown = [source(title, s) for title, s in found if s is not None]
     return f'<div class="side">{"".join(shown)}</div>' if shown else ""
+
+
+def source(title: str, line: Source) -> str:
+    """A line of source among those around it, under a title."""
+    return f"<div><h4>{title}: {escape(line.place)}</h4>{snippet(line)}</div>"
 
 
 def lines_of(sheet: Sheet, row: Row) -> tuple[Source | None, Source | None]:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
 
-from .rows import Row, View
+from .rows import Row, Value, View
 from .symbols import Kind
 
 __all__ = ["grouped"]
@@ -36,28 +38,98 @@ def grouped(whole: View, classes: Mapping[str, str] | None = None) -> View:
         >>> [row.symbol for row in grouped(view(t), {"blocks.0": "Block"}).rows]  # doctest: +SKIP
         ['torch.relu', 'Block x 12', 'head: Linear']
     """
-    rows = _by_module(whole.rows, (), classes or {})
-    return dataclasses.replace(whole, rows=_repeats(rows, {}))
+    last = {name: place for place, row in enumerate(whole.rows) for name in row.inputs}
+    last |= dict.fromkeys((value.name for value in whole.outputs), len(whole.rows))
+    grouping = _Grouping(classes or {}, last)
+    return dataclasses.replace(whole, rows=grouping.repeats(grouping.by_module(whole.rows, ())))
 
 
-# ------------------------------------------------------------------------------------------ modules
+@dataclass(frozen=True)
+class _Grouping:
+    """Makes groups of rows.
 
+    Args:
+        classes: The class of each module, by its path.
+        last: The last row of level 1 that reads each value.
+        shapes: A number for all rows that do the same.
+    """
 
-def _by_module(rows: Sequence[Row], above: tuple[str, ...], classes: Mapping[str, str]) -> tuple[Row, ...]:
-    """Rows that run in one module below `above`, one after the other, in a row of their own."""
-    found: list[Row] = []
-    start = 0
-    while start < len(rows):
-        part = _part(rows[start], len(above))
-        stop = start + 1
-        while part and stop < len(rows) and _part(rows[stop], len(above)) == part:
-            stop += 1
-        if part:
-            found.append(_module_row(rows[start:stop], (*above, part), classes))
-        else:
-            found += rows[start:stop]
-        start = stop
-    return tuple(found)
+    classes: Mapping[str, str]
+    last: Mapping[str, int]
+    shapes: dict[object, int] = field(default_factory=dict)
+
+    def by_module(self, rows: Sequence[Row], above: tuple[str, ...]) -> tuple[Row, ...]:
+        """Rows that run in one module below `above`, one after the other, in a row of their own."""
+        found: list[Row] = []
+        for part, same in groupby(rows, lambda row: _part(row, len(above))):
+            members = list(same)
+            found += [self.module_row(members, (*above, part))] if part else members
+        return tuple(found)
+
+    def module_row(self, rows: list[Row], path: tuple[str, ...]) -> Row:
+        inside = self.by_module(rows, path)
+        name = ".".join(path)
+        kind = self.classes.get(name, "")
+        return self.group(f"mod_{len(path)}_{rows[0].id}", f"{name}: {kind}" if kind else name, inside, module=name)
+
+    def group(self, key: str, symbol: str, rows: Sequence[Row], *, module: str = "", times: int = 0) -> Row:
+        """A row that stands for others: it takes what they read, and gives what is read after them."""
+        made: dict[str, Value] = {}
+        known: set[str] = set()
+        reads: dict[str, None] = {}
+        for row in rows:
+            reads |= dict.fromkeys(name for name in row.inputs if name not in known)
+            made |= {value.name: value for value in row.outputs}
+            known |= {name for value in row.outputs for name in _names(value)}
+        end = _end(rows[-1])
+        given = [v for v in made.values() if any(self.last.get(name, -1) > end for name in _names(v))]
+        return Row(
+            id=key,
+            depth=0,
+            symbol=symbol,
+            call=symbol,
+            kind=Kind.FUNCTION,
+            inputs=tuple(reads),
+            outputs=tuple(given) or rows[-1].outputs,
+            writes=tuple({n: None for row in rows for n in row.writes if n not in made or n in reads}),
+            wrapper=any(row.wrapper for row in rows),
+            source=rows[0].source,
+            module=module,
+            failing=any(row.failing for row in rows),
+            children=tuple(rows),
+            times=times,
+        )
+
+    def repeats(self, rows: tuple[Row, ...]) -> tuple[Row, ...]:
+        """Rows with repeated blocks among them as one row each."""
+        rows = tuple(self.inside(row) for row in rows)
+        shape = [self.shape(row) for row in rows]
+        later = _next_alike(shape)
+        found: list[Row] = []
+        start = 0
+        while start < len(rows):
+            period, times = _run(shape, later, start)
+            if not _is_worth(rows[start], period, times):
+                period = times = 1
+            block = rows[start : start + period * times]
+            found += [self.repeated(block, period, times)] if times > 1 else block
+            start += period * times
+        return tuple(found)
+
+    def inside(self, row: Row) -> Row:
+        return dataclasses.replace(row, children=self.repeats(row.children)) if row.depth == 0 else row
+
+    def repeated(self, rows: tuple[Row, ...], period: int, times: int) -> Row:
+        name = _what(rows[0]) if period == 1 else f"{period} operations from {_what(rows[0])}"
+        return self.group(f"rep_{rows[0].id}", f"{name} x {times}", rows, times=times)
+
+    def shape(self, row: Row) -> int:
+        """A number that is equal for rows that do the same to values of the same kinds."""
+        types = tuple(value.type for value in row.outputs)
+        inside = tuple(self.shape(child) for child in row.children)
+        line = (row.source.file, row.source.line) if row.source else None
+        key = (_what(row), row.kind, types, row.construction, line, row.failing, inside)
+        return self.shapes.setdefault(key, len(self.shapes))
 
 
 def _part(row: Row, level: int) -> str:
@@ -66,80 +138,23 @@ def _part(row: Row, level: int) -> str:
     return parts[level] if level < len(parts) else ""
 
 
-def _module_row(rows: Sequence[Row], path: tuple[str, ...], classes: Mapping[str, str]) -> Row:
-    inside = _by_module(rows, path, classes)
-    name = ".".join(path)
-    kind = classes.get(name, "")
-    if len(inside) == 1 and not kind and inside[0].depth == 0:
-        return inside[0]  # A list of modules does nothing of its own.
-    return _group(f"mod_{len(path)}_{rows[0].id}", f"{name}: {kind}" if kind else name, inside, module=name)
+def _names(value: Value) -> list[str]:
+    return [value.name, *(name for _, name, _ in value.inner)]
 
 
-def _group(key: str, symbol: str, rows: Sequence[Row], *, module: str = "", times: int = 0) -> Row:
-    """A row that stands for others."""
-    made = {value.name: value for row in rows for value in row.outputs}
-    known: set[str] = set()
-    reads: dict[str, None] = {}
-    for row in rows:
-        reads |= dict.fromkeys(name for name in row.inputs if name not in known)
-        known.update(value.name for value in row.outputs)
-        known.update(name for value in row.outputs for _, name, _ in value.inner)
-    return Row(
-        id=key,
-        depth=0,
-        symbol=symbol,
-        call=symbol,
-        kind=Kind.FUNCTION,
-        inputs=tuple(reads),
-        outputs=rows[-1].outputs,
-        writes=tuple({name: None for row in rows for name in row.writes if name not in made or name in reads}),
-        wrapper=any(row.wrapper for row in rows),
-        source=rows[0].source,
-        module=module,
-        failing=any(row.failing for row in rows),
-        children=tuple(rows),
-        times=times,
-    )
-
-
-# ------------------------------------------------------------------------------------------ repeats
-
-
-def _repeats(rows: tuple[Row, ...], shapes: dict[object, int]) -> tuple[Row, ...]:
-    """Rows with repeated blocks among them as one row each."""
-    rows = tuple(_inside(row, shapes) for row in rows)
-    shape = [_shape(row, shapes) for row in rows]
-    later = _next_alike(shape)
-    found: list[Row] = []
-    start = 0
-    while start < len(rows):
-        period, times = _run(shape, later, start)
-        if _is_worth(rows[start], period, times):
-            found.append(_repeated(rows[start : start + period * times], period, times))
-            start += period * times
-        else:
-            found.append(rows[start])
-            start += 1
-    return tuple(found)
-
-
-def _inside(row: Row, shapes: dict[object, int]) -> Row:
-    return dataclasses.replace(row, children=_repeats(row.children, shapes)) if row.depth == 0 else row
-
-
-def _shape(row: Row, shapes: dict[object, int]) -> int:
-    """A number that is equal for rows that do the same to values of the same kinds."""
-    types = tuple(value.type for value in row.outputs)
-    inside = tuple(_shape(child, shapes) for child in row.children)
-    line = (row.source.file, row.source.line) if row.source else None
-    key = (_what(row), row.kind, types, row.construction, line, row.failing, inside)
-    return shapes.setdefault(key, len(shapes))
+def _end(row: Row) -> int:
+    """The place of the last row of level 1 in a group."""
+    while row.depth == 0:
+        row = row.children[-1]
+    return int(row.id.removeprefix("op_"))
 
 
 def _what(row: Row) -> str:
     """What a row does, without the path of its module."""
+    if row.depth:
+        return row.symbol
     name, colon, kind = row.symbol.partition(": ")
-    return kind if row.depth == 0 and colon else re.sub(r"\d+", "#", name) if row.depth == 0 else row.symbol
+    return kind if colon else re.sub(r"\d+", "#", name)
 
 
 def _next_alike(shape: list[int]) -> list[int]:
@@ -169,9 +184,3 @@ def _run(shape: list[int], later: list[int], start: int) -> tuple[int, int]:
 
 def _is_worth(row: Row, period: int, times: int) -> bool:
     return times >= LEAST_TIMES and ((period == 1 and row.depth == 0) or period * (times - 1) >= LEAST_ROWS)
-
-
-def _repeated(rows: tuple[Row, ...], period: int, times: int) -> Row:
-    first = rows[0]
-    name = _what(first) if period == 1 else f"{period} operations from {_what(first)}"
-    return _group(f"rep_{first.id}", f"{name} x {times}", rows, times=times)

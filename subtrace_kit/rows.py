@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from .seen import Seen
 from .source import Source
 from .symbols import Kind
 
@@ -58,6 +59,7 @@ class Row:
         folded: How many operations are folded away inside it.
         handler: In a lowered trace, the line of the class that ran it.
         times: For a group of repeated blocks, how many there are.
+        seen: What its results were, where the trace was recorded with them.
     """
 
     id: str
@@ -79,6 +81,7 @@ class Row:
     folded: int = 0
     handler: Source | None = None
     times: int = 0
+    seen: tuple[Seen, ...] = ()
 
     @property
     def name(self) -> str:

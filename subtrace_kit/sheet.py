@@ -8,6 +8,7 @@ from functools import cached_property
 
 from .fold import Chosen, is_one, predicate
 from .rows import Row, Value, View
+from .seen import Seen, Summary
 
 __all__ = ["Folds", "Line", "Sheet"]
 
@@ -54,9 +55,11 @@ class Sheet:
 
     Args:
         view: The view, with all its rows.
+        first: What the inputs and captured tensors were, where the trace was recorded with values.
     """
 
     view: View
+    first: tuple[Seen, ...] = ()
     _shown: dict[tuple[Folds, str], tuple[tuple[Line, ...], dict[str, int]]] = field(default_factory=dict)
     _found: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
@@ -85,6 +88,26 @@ class Sheet:
     def failing(self) -> str:
         """Id of the innermost operation that failed, empty where none did."""
         return next((key for key, row in reversed(self.rows.items()) if row.failing), "")
+
+    def end(self, row: Row) -> int:
+        """The place of the last row inside a row, or its own."""
+        while row.children:
+            row = row.children[-1]
+        return self.order[row.id]
+
+    @cached_property
+    def history(self) -> dict[str, list[tuple[int, Summary]]]:
+        """What each value was, and from which place among the rows on."""
+        found: dict[str, list[tuple[int, Summary]]] = {seen.name: [(-1, seen.summary)] for seen in self.first}
+        for row in self.rows.values():
+            for seen in row.seen if row.depth else ():
+                found.setdefault(seen.name, []).append((self.end(row), seen.summary))
+        return found
+
+    def value_at(self, name: str, place: int) -> Summary | None:
+        """What a value was when the row at a place had ended; None where that is not known."""
+        known = [summary for end, summary in self.history.get(name, ()) if end <= place]
+        return known[-1] if known else None
 
     def above(self, key: str) -> Iterator[Row]:
         """Yield the rows around a row, innermost first."""

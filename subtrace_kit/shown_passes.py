@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,6 +18,9 @@ from .view import view
 __all__ = ["AS_WRITTEN", "Passes"]
 
 AS_WRITTEN = "as written"
+KEPT = 16
+LOWERED_UNASKED = 2000
+"""Rows up to which a trace is lowered to say what becomes of an object."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,12 +30,14 @@ class Passes:
     Args:
         makers: What makes each trace, in the order in which they are offered.
         error: The error of a failed trace, in full.
+        kept: What was drawn of late.
     """
 
     makers: Mapping[str, Callable[[], Trace]]
     error: str = ""
     _made: dict[str, Trace | str] = field(default_factory=dict)
     _sheets: dict[str, Sheet] = field(default_factory=dict)
+    kept: dict[object, object] = field(default_factory=dict)
 
     @classmethod
     def of(cls, given: Trace | TraceError, more: Mapping[str, Trace] | None = None) -> Passes:
@@ -62,6 +67,12 @@ class Passes:
         """The pass that was given."""
         return self.labels[0]
 
+    def keep(self, key: object, drawn: object) -> None:
+        """Keep what was drawn, and let go of what was drawn long ago."""
+        self.kept[key] = drawn
+        if len(self.kept) > KEPT:
+            del self.kept[next(iter(self.kept))]
+
     def check(self, label: str) -> None:
         """Raise an error that names the passes if there is none of this name."""
         if label not in self.makers:
@@ -88,8 +99,14 @@ class Passes:
         if label not in self._sheets:
             trace = self.trace(label)
             classes = {flag.path: type(flag.module).__name__ for flag in trace.flags if flag.path}
-            self._sheets[label] = Sheet(grouped(view(trace), classes))
+            self._sheets[label] = Sheet(grouped(view(trace), classes), trace.seen)
         return self._sheets[label]
+
+    def fate(self, label: str, names: Collection[str]) -> str:
+        """What becomes of the wrapper objects of these names when the program is lowered, as text."""
+        if not self.ledger and "lowered" in self.makers and len(self.sheet(label).rows) <= LOWERED_UNASKED:
+            self.problem("lowered")
+        return "\n".join(str(entry) for entry in self.ledger if entry.proxy.name in names)
 
     @property
     def ledger(self) -> Ledger:

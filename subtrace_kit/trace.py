@@ -10,6 +10,7 @@ from typing import Any
 from .guards import Guard
 from .owners import Owner
 from .proxies import Proxy, SubclassTensorProxy, TensorProxy
+from .seen import Seen
 from .source import Source
 from .symbols import DEFAULT_CONTEXT, BoundSymbol, Context, type_text
 
@@ -163,6 +164,7 @@ class Trace:
         owners: Objects, lists and dicts outside the arguments that it writes into.
         program: The function or module that was recorded.
         failure: For the trace that an error carries: the text of the error at the last operation.
+        seen: What the inputs and captured tensors were, where that was asked for.
     """
 
     name: str
@@ -180,6 +182,7 @@ class Trace:
     ties: tuple[Tie, ...] = ()
     attributes: tuple[Attribute, ...] = ()
     program: Callable[..., Any] | None = field(default=None, compare=False, repr=False)
+    seen: tuple[Seen, ...] = field(default=(), compare=False, repr=False)
 
     @property
     def inputs(self) -> tuple[Proxy, ...]:

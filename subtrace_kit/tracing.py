@@ -25,6 +25,7 @@ from .numbers import constants
 from .owners import MISSING, Owner, map_changed, module_hooks
 from .program_errors import as_trace_error, changed_owner, left_changed, unknown_result
 from .recorder import Recorder, run_program
+from .seen import Watch
 from .snapshot import Snapshot
 from .surroundings import Surroundings
 from .trace import Capture, Constant, Tie, Trace, TrainingFlag
@@ -35,7 +36,7 @@ from .values import Event, Value
 __all__ = ["record", "trace"]
 
 
-def trace(fn: Callable[..., Any], *, fake: bool = False) -> Callable[..., Trace]:
+def trace(fn: Callable[..., Any], *, fake: bool = False, values: bool = False) -> Callable[..., Trace]:
     """Record one run of a program as a trace.
 
     The program runs for real: its wrapper objects are real instances of the user's classes. What it
@@ -44,6 +45,8 @@ def trace(fn: Callable[..., Any], *, fake: bool = False) -> Callable[..., Trace]
     Args:
         fn: A function or an nn.Module.
         fake: Run on fake tensors: shapes only, no memory, and devices that are not there.
+        values: Keep, for the explorer, what each tensor's values were: least, greatest, mean, how
+            many are not finite, a histogram, and small tensors in full.
 
     Returns:
         A function that takes the program's arguments, any pytree, and returns the Trace.
@@ -63,6 +66,8 @@ def trace(fn: Callable[..., Any], *, fake: bool = False) -> Callable[..., Trace]
             cause="the result of a call was passed instead of the function",
             way_out="subtrace_kit.trace(fn)(*args)",
         )
+    if fake and values:
+        raise TraceError("fake tensors have no values to keep", way_out="trace(fn, values=True), without fake=True")
 
     def start(*args: Any, **kwargs: Any) -> Trace:
         if current_listener() is not None:
@@ -76,12 +81,14 @@ def trace(fn: Callable[..., Any], *, fake: bool = False) -> Callable[..., Trace]
 
             with on_fake_tensors((args, kwargs)) as (args, kwargs):
                 return record(fn, args, kwargs)
-        return record(fn, args, kwargs)
+        return record(fn, args, kwargs, values=values)
 
     return start
 
 
-def record(fn: Any, args: tuple, kwargs: dict, *, places: Any = None, backward: bool = False) -> Trace:
+def record(
+    fn: Any, args: tuple, kwargs: dict, *, places: Any = None, backward: bool = False, values: bool = False
+) -> Trace:
     """Run a program once under a recorder.
 
     Args:
@@ -90,15 +97,16 @@ def record(fn: Any, args: tuple, kwargs: dict, *, places: Any = None, backward: 
         kwargs: Its keyword arguments.
         places: Where to look for captured tensors, if not in `fn`.
         backward: Whether ops that autograd's backward sends go under the line of their forward.
+        values: Whether to keep what the values of tensors were.
     """
     collects = gc.isenabled()
     gc.disable()  # all that a recording makes is kept: the collector would search in vain
     try:
         places = fn if places is None else places
         try:
-            return recording(fn, args, kwargs, places, backward).run()
+            return recording(fn, args, kwargs, places, backward, values=values).run()
         except NeedsTwins as error:
-            return recording(fn, *with_twins(args, kwargs, error), places, backward, twins=True).run()
+            return recording(fn, *with_twins(args, kwargs, error), places, backward, twins=True, values=values).run()
     finally:
         if collects:
             gc.enable()
@@ -122,6 +130,7 @@ class _Recording:
         backward: bool,
         perturb: bool = False,
         twins: bool = False,
+        values: bool = False,
     ) -> None:
         self.again = lambda: recording(fn, args, kwargs, places, backward, True, twins)
         self.twins = twins  # whether arguments are stand-ins for those of the caller
@@ -133,7 +142,7 @@ class _Recording:
         self.kind = (identity(self.leaves), sharing(self.leaves))
         self.snapshot = Snapshot()
         self.state = GlobalState()
-        self.recorder = Recorder(self.snapshot, ModulePaths(fn), backward, perturb)
+        self.recorder = Recorder(self.snapshot, ModulePaths(fn), backward, perturb, Watch() if values else None)
         self.places = self.recorder.places = Surroundings(places, zip(self.paths, self.leaves, strict=True))
         given = [leaf for leaf in self.leaves if isinstance(leaf, torch.Generator)]
         self.recorder.generators = {id(g) for g in (*given, *self.places.generators)}
@@ -285,6 +294,7 @@ class _Recording:
             ties=(*self.ties, *self.absent_argument_gradients(values)),
             attributes=self.attributes,
             program=self.fn,
+            seen=self.recorder.watch.seen() if self.recorder.watch else (),
         )
 
     def absent_gradients(self) -> Iterator[Constant]:

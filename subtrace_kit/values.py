@@ -55,6 +55,7 @@ class Event:
     handled: bool = False  # whether a class handles it in __torch_function__
     unrolls: bool = False  # whether lowering looks inside it: it takes wrappers, or a mode is on
     writes: bool = False  # whether it has an effect besides its outputs
+    seen: tuple[tuple[Value, Any], ...] = ()  # what its results were, see `seen.py`
 
     def __init__(self, symbol: Symbol, args: Any, kwargs: Any, source: Source | None) -> None:
         self.symbol = symbol

@@ -84,6 +84,7 @@ class _Reader:
             failing=failing,
             children=children,
             handler=bound.handler,
+            seen=bound.seen,
         )
 
     def construction(self, bound: BoundSymbol) -> tuple[str, str]:
