@@ -20,6 +20,13 @@ __all__ = ["ExplorerWidget"]
 LISTED = 300
 """Rows in the list at a time: the list is a window that moves with the current row."""
 HEIGHT = "380px"
+ALL = 6
+"""Stands for all levels in the choice of the depth."""
+KEYS_STAY = (
+    '<img src="data:," alt="" hidden onerror="this.closest(\'.stk-explorer\').addEventListener(\'focusin\', '
+    "(event) => event.target.setAttribute('data-lm-suppress-shortcuts', 'true'))\">"
+)
+"""JupyterLab takes arrow keys and letters from what has the focus in an output, unless an attribute there says no."""
 HELP = (
     "Tab reaches every control; Enter or Space presses a button. In the list of operations the arrow keys step, and "
     "Home and End go to its ends. Search takes a word, or op:, class:, module: or name: and a word; Enter searches."
@@ -42,6 +49,7 @@ class ExplorerWidget(w.VBox):
         self._make_choices()
         self._make_panes()
         super().__init__(self._rows())
+        self.add_class("stk-explorer")
         self.show(state)
 
     # ---------------------------------------------------------------------------------- controls
@@ -52,17 +60,17 @@ class ExplorerWidget(w.VBox):
         self.passes = w.ToggleButtons(options=labels, style={"button_width": "auto"}, tooltips=["show this pass"] * 9)
         others = [("(none)", ""), *((label, label) for label in labels)]
         self.beside = w.Dropdown(options=others, description="beside", layout=narrow, style=style)
-        depths = [("modules", 0), *((str(n), n) for n in range(1, 6)), ("all", None)]
+        depths = [("modules", 0), *((str(n), n) for n in range(1, ALL)), ("all", ALL)]
         self.depth = w.Dropdown(options=depths, description="depth", layout=w.Layout(width="150px"), style=style)
         self.mode = w.Dropdown(options=MODES, description="picture", layout=w.Layout(width="150px"), style=style)
-        self.search = w.Text(placeholder="search", continuous_update=False, layout=w.Layout(width="170px"))
+        self.search = w.Text(placeholder="search", continuous_update=False, layout=w.Layout(width="140px"))
         self.alone = w.Text(placeholder="only this module or value", continuous_update=False, layout=narrow)
-        self.list = w.Select(options=[], rows=20, layout=w.Layout(width="30%", height=HEIGHT))
-        self.place = w.IntSlider(min=0, max=1, readout=False, layout=w.Layout(width="160px"))
+        self.list = w.Select(options=[], rows=20, layout=w.Layout(width="27%", height=HEIGHT))
+        self.place = w.IntSlider(min=0, max=1, readout=False, layout=w.Layout(width="110px"))
         self.play = w.Play(min=0, max=1, interval=700, layout=w.Layout(width="auto"))
         self._on(self.passes, lambda state, value: state.choose(value))
         self._on(self.beside, lambda state, value: state.compare(value))
-        self._on(self.depth, lambda state, value: state.to_depth(value))
+        self._on(self.depth, lambda state, value: state.to_depth(None if value == ALL else value))
         self._on(self.mode, lambda state, value: state)
         self._on(self.search, lambda state, value: state.search(value))
         self._on(self.alone, lambda state, value: state.only(value))
@@ -71,10 +79,10 @@ class ExplorerWidget(w.VBox):
         self._on(self.play, lambda state, value: state.to(value))
 
     def _make_panes(self) -> None:
-        self.sheet_style = w.HTML(f"<style>{fragments.CSS}</style>", layout=w.Layout(display="none"))
+        self.sheet_style = w.HTML(f"<style>{fragments.CSS}</style>{KEYS_STAY}", layout=w.Layout(display="none"))
         self.marks = w.HTML(layout=w.Layout(display="none"))
-        self.picture = w.HTML(layout=w.Layout(width="32%", height=HEIGHT, overflow="hidden"))
-        self.details = w.HTML(layout=w.Layout(width="38%", height=HEIGHT, overflow="auto"))
+        self.picture = w.HTML(layout=w.Layout(width="36%", height=HEIGHT, overflow="hidden"))
+        self.details = w.HTML(layout=w.Layout(width="37%", height=HEIGHT, overflow="auto"))
         self.error = w.HTML()
         self.status = w.HTML()
 
@@ -90,7 +98,7 @@ class ExplorerWidget(w.VBox):
             self._button("Collapse", "fold it", Explorer.collapse),
         ]
         found = [
-            self._button("Previous", "go to the match before", lambda state: state.next_match(-1)),
+            self._button("Prev", "go to the match before", lambda state: state.next_match(-1)),
             self._button("Next", "go to the next match", lambda state: state.next_match(1)),
         ]
         saves = [self._button(f"Save {kind}", f"save as {kind}", self._saver(kind)) for kind in ("svg", "png", "html")]
@@ -152,7 +160,7 @@ class ExplorerWidget(w.VBox):
     def _show_choices(self) -> None:
         state = self.state
         self.passes.value, self.beside.value = state.label, state.beside
-        self.depth.value = state.folds.depth if state.folds.depth in range(6) else None
+        self.depth.value = state.folds.depth if state.folds.depth in range(ALL) else ALL
         self.alone.value, self.search.value = state.alone, state.query
         for control in (self.place, self.play):
             control.max = max(1, len(state.lines) - 1)

@@ -10,7 +10,19 @@ from .rows import Row, Value
 from .sheet import Folds, Line, Sheet
 from .source import Source
 
-__all__ = ["CSS", "badge", "details", "escape", "facts", "label", "lines_of", "snippet", "source", "table", "title"]
+__all__ = [
+    "CSS",
+    "details",
+    "escape",
+    "facts",
+    "heading",
+    "label",
+    "lines_of",
+    "snippet",
+    "source",
+    "table",
+    "title",
+]
 
 AROUND = 3
 """Lines of source shown before and after the marked one."""
@@ -19,12 +31,14 @@ MOST_VALUES = 12
 
 CSS = """
 .stk { background: #fff; padding: 0 4px; font: 13px/1.4 system-ui, sans-serif; color: #1f2933; }
-.stk pre { font: 12px/1.35 ui-monospace, Menlo, Consolas, monospace; margin: 2px 0 6px; padding: 4px 6px;
+.stk pre { white-space: pre;
+  font: 12px/1.35 ui-monospace, Menlo, Consolas, monospace; margin: 2px 0 6px; padding: 4px 6px;
   background: #f6f8fa; border: 1px solid #d8dee4; overflow-x: auto; }
 .stk pre mark { background: #fff3bf; display: block; margin: 0 -6px; padding: 0 3px; border-left: 3px solid #b35900; }
 .stk h4 { margin: 8px 0 2px; font-size: 12px; color: #5b6770; }
 .stk table { border-collapse: collapse; }
 .stk td, .stk th { text-align: left; vertical-align: top; padding: 1px 10px 1px 0; font-size: 12px; }
+.stk td code { white-space: nowrap; }
 .stk code { font: 12px ui-monospace, Menlo, Consolas, monospace; }
 .stk .op { font-weight: bold; overflow-wrap: anywhere; }
 .stk .badge { border: 1px solid; border-radius: 3px; padding: 0 4px; font-size: 11px; margin-left: 4px; }
@@ -32,7 +46,7 @@ CSS = """
 .stk .failed { color: #c62828; } .stk .wrapper { color: #0b5fa5; }
 .stk .gone { color: #c62828; text-decoration: line-through; } .stk .new { color: #2e7d4f; }
 .stk tr.here td { background: #fff3bf; }
-.stk .side { display: flex; gap: 8px; } .stk .side > div { flex: 1 1 0; min-width: 0; }
+.stk .side { display: flex; flex-wrap: wrap; gap: 0 8px; } .stk .side > div { flex: 1 1 260px; min-width: 0; }
 .stk .pane { height: 340px; border: 1px solid #d8dee4; }
 .stk p { margin: 2px 0; }
 .stk .error { white-space: pre-wrap; color: #c62828; border-left: 3px solid #c62828; padding-left: 8px; }
@@ -54,7 +68,7 @@ def label(line: Line, folds: Folds) -> str:
 
 def title(row: Row) -> str:
     """A row in a few words."""
-    fate = {"kept": "  [kept]", "elided": "  [not built]"}.get(row.construction, "")
+    fate = {"kept": "  [built]", "elided": "  [not built]"}.get(row.construction, "")
     failed = "\N{CROSS MARK} " if row.failing else ""
     return failed + _title(row) + fate
 
@@ -99,16 +113,20 @@ def details(sheet: Sheet, key: str, fate: str = "", seen: str = "") -> str:
     row = sheet.rows.get(key)
     if row is None:
         return "<p>no operation</p>"
-    return facts(sheet, row, fate, seen) + sources(sheet, row)
+    return heading(row) + sources(sheet, row) + facts(sheet, row, fate, seen)
 
 
 def facts(sheet: Sheet, row: Row, fate: str = "", seen: str = "") -> str:
-    """All there is to say of one operation, but for the source."""
-    return "".join([_heading(row), _values(sheet, row), _facts(row, fate), seen])
+    """All there is to say of one operation under its heading, but for the source."""
+    return "".join([_values(sheet, row), _facts(row, fate), seen])
 
 
-def _heading(row: Row) -> str:
-    badges = [badge(row.construction, row.construction)] if row.construction else []
+_BUILT = {"kept": "an object is built", "elided": "not built"}
+
+
+def heading(row: Row) -> str:
+    """An operation with its arguments, and what is special about it."""
+    badges = [badge(_BUILT[row.construction], row.construction)] if row.construction else []
     badges += [badge("failed", "failed")] if row.failing else []
     badges += [badge("level " + str(row.depth))] if row.depth else []
     call = f"{row.name} = {row.call}" if row.name and row.depth else row.call
@@ -138,7 +156,8 @@ def _value(role: str, value: Value) -> tuple[str, str, str, str]:
 def _facts(row: Row, fate: str) -> str:
     facts = [("module", row.module)] if row.module and not row.module.startswith("backward of ") else []
     facts += [("caused by", row.module)] if row.module.startswith("backward of ") else []
-    facts += [("object", fate or f"{row.construction}: {row.reason}".strip(": "))] if row.construction or fate else []
+    facts += [("why", row.reason)] if row.reason else []
+    facts += [("lowered", fate)] if fate and not row.reason else []
     facts += [("made of", ", ".join(dict.fromkeys(child.symbol for child in row.children)))] if row.children else []
     return table((name, escape(text)) for name, text in facts) if facts else ""
 

@@ -1,11 +1,11 @@
 "use strict";
-// A row of the data: [id, parent, title, depth, shut, open, facts, [user's line, class's line],
+// A row of the data: [id, parent, title, depth, shut, open, [heading, facts], [user's line, class's line],
 // [operation, classes, module, names], values]. `shut` rows open by hand only.
 const data = JSON.parse(document.getElementById("data").textContent);
 const [ID, PARENT, TITLE, DEPTH, SHUT, OPEN, FACTS, LINES, WORDS, VALUES] = Array(10).keys();
 const PLACES = { op: 0, class: 1, module: 2, name: 3 };
 const LISTED = 300;
-const shown = { pass: data.first, at: 0, depth: "first", query: "", only: "", beside: -1, open: [], lines: [], fit: true };
+const shown = { pass: data.first, at: 0, depth: "first", query: "", only: "", beside: -1, open: [], lines: [], fit: null };
 const kept = {}; // What was open in each pass, and where it stood.
 
 function element(tag, attributes = {}, ...children) {
@@ -182,7 +182,7 @@ function showList() {
 function showDetails() {
   const row = rows()[shown.at];
   const pieces = row ? row[LINES].filter((n) => n >= 0).map((n) => data.sources[n]) : [];
-  byId("details").innerHTML = row ? `${row[FACTS]}<div class="side">${pieces.join("")}</div>` : "no operation";
+  byId("details").innerHTML = row ? `${row[FACTS][0]}<div class="side">${pieces.join("")}</div>${row[FACTS][1]}` : "no operation";
   if (shown.beside >= 0 && shown.beside !== shown.pass) byId("details").prepend(besideTable());
 }
 
@@ -193,13 +193,14 @@ function besideTable() {
   const inside = (i) => { for (; i >= 0; i = rows()[i][PARENT]) if (i === shown.at) return true; return false; };
   const here = Math.max(0, lines.findIndex((line) => line[0] >= 0 && inside(line[0])));
   const start = Math.max(0, here - 9);
-  const cell = (number, i, alone, word) => {
+  const cell = (number, i, alone, left) => {
+    const word = left === turned ? "new" : "vanished"; // what only the later pass has is new
     const made = element("td", alone ? { class: word === "new" ? "new" : "gone" } : {});
     if (i >= 0) made.textContent = (alone ? word + ": " : "") + data.passes[number].rows[i][TITLE];
     return made;
   };
   const body = lines.slice(start, here + 10).map(([a, b]) =>
-    element("tr", a >= 0 && inside(a) ? { class: "here" } : {}, cell(shown.pass, a, b < 0, "vanished"), cell(shown.beside, b, a < 0, "new")));
+    element("tr", a >= 0 && inside(a) ? { class: "here" } : {}, cell(shown.pass, a, b < 0, true), cell(shown.beside, b, a < 0, false)));
   const head = element("tr", {}, element("th", {}, pass().label), element("th", {}, data.passes[shown.beside].label));
   const told = turned ? `from ${data.passes[shown.beside].label}: ${pair.summary}` : pair.summary;
   return element("div", {}, element("p", {}, told), element("table", {}, head, ...body));
@@ -232,7 +233,10 @@ function showPicture() {
     pane.innerHTML = picture.svg;
     drawn = picture;
   }
-  pane.className = shown.fit ? "fit" : "";
+  const svg = pane.querySelector("svg"); // Shrunk to less than half it could not be read.
+  const legible = svg.viewBox.baseVal.width * (4 / 3) < 2 * pane.clientWidth;
+  pane.className = (shown.fit === null ? legible : shown.fit) ? "fit" : "";
+  byId("fit").setAttribute("aria-pressed", String(pane.className === "fit"));
   mark(pane, picture, id);
 }
 
@@ -334,7 +338,7 @@ function build() {
       ...data.passes.map((p, i) => button(p.label, () => choose(i), { "data-pass": i })),
       label("beside", element("select", { onchange: (e) => { shown.beside = Number(e.target.value); show(); } }, ...others.map(option))),
       label("depth", element("select", { id: "depth", onchange: (e) => setDepth(e.target.value) }, ...depths.map(option))),
-      button("Fit picture", (e) => { shown.fit = !shown.fit; e.target.setAttribute("aria-pressed", String(shown.fit)); show(); }, { "aria-pressed": "true" }),
+      button("Fit picture", (e) => { shown.fit = e.target.getAttribute("aria-pressed") !== "true"; show(); }, { id: "fit" }),
       button("Save svg", () => save("svg")), button("Save png", () => save("png"))),
     element("div", { class: "bar", role: "toolbar", "aria-label": "steps" },
       ...["First", "Back", "Step", "Last"].map((name) => button(name, ACTIONS[name.toLowerCase()])),

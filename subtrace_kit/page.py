@@ -172,7 +172,7 @@ def _row(state: Explorer, row: Row, places: dict[str, int], sources: _Sources) -
         row.depth,
         int(bool(row.times) or is_one(row)),
         int(state.folds.is_open(row)),
-        fragments.facts(sheet, row, _fate(state, row), panes.seen_table(sheet, row)),
+        [fragments.heading(row), fragments.facts(sheet, row, _fate(state, row), panes.seen_table(sheet, row))],
         [sources.number("your line", user), sources.number("in the class", handler)],
         [row.symbol, " ".join(v.cls for v in row.outputs), row.module, row.name],
         list(row.inputs) + [n for v in row.outputs for n in (v.name, *(inner for _, inner, _ in v.inner))],
@@ -212,15 +212,17 @@ def _parts(state: Explorer, depth: int) -> list[dict[str, Any]]:
 
 def _pairs(sheets: list[Sheet | None], passes: list[dict[str, Any]]) -> dict[str, Any]:
     """Which rows of two passes belong together, for each two passes."""
-    places = [{row[0]: i for i, row in enumerate(made.get("rows", ()))} for made in passes]
+    places = [{row[0]: i for i, row in enumerate(one.get("rows", ()))} for one in passes]
     found: dict[str, Any] = {}
     for i, left in enumerate(sheets):
         for j, right in enumerate(sheets[:i]):
             if left is None or right is None:
                 continue
-            p = pairing(right, left)
-            lines = [
-                [places[j].get(a.id, -1) if a else -1, places[i].get(b.id, -1) if b else -1] for a, b in paired.lines
-            ]
-            found[f"{j},{i}"] = {"summary": p.summary, "lines": lines}
+            made = pairing(right, left)
+            lines = [[_place(places[j], a), _place(places[i], b)] for a, b in made.lines]
+            found[f"{j},{i}"] = {"summary": made.summary, "lines": lines}
     return found
+
+
+def _place(places: dict[str, int], row: Row | None) -> int:
+    return places.get(row.id, -1) if row else -1

@@ -36,9 +36,11 @@ def details_pane(state: Explorer) -> str:
     """All there is to say of the current operation, and the pass beside it where one is chosen."""
     row = state.row
     beside = ""
-    if state.beside:
-        names = state.label, state.beside
-        beside = side_by_side.to_html(state.sheet, state.passes.sheet(state.beside), names, state.at)
+    if state.beside and state.beside != state.label:
+        names = sorted((state.label, state.beside), key=state.passes.labels.index)
+        sheets = [state.passes.sheet(name) for name in names]
+        here = names.index(state.label)
+        beside = side_by_side.to_html(sheets[0], sheets[1], (names[0], names[1]), state.at, here=here)
         beside = f"<h4>side by side</h4>{beside}"
     fate = state.passes.fate(state.label, objects(row)) if row else ""
     seen = seen_table(state.sheet, row) if row else ""
@@ -71,7 +73,7 @@ def seen_table(sheet: Sheet, row: Row) -> str:
     names = [(name, "in", start - 1) for name in row.inputs]
     names += [(name, "out", end) for name in sorted(made.union(row.writes))]
     found = [(role, name, sheet.value_at(name, place)) for n, role, place in names for name in _plain(sheet, n)]
-    lines = [_seen(role, name, summary) for role, name, summary in found if summary is not None]
+    lines = [_seen(role, name, summary) for role, name, summary in dict.fromkeys(found) if summary is not None]
     head = ("", "values", "least", "mean", "greatest", "not finite", "histogram", "in full")
     return table(lines[:MOST_SEEN], head) if lines else ""
 

@@ -25,7 +25,7 @@ DRAWN = 80
 """Rows that are drawn as a whole; of more a part around the current row is drawn."""
 STRIDE = 16
 """Rows after which another part is drawn."""
-ROOM = (620, 480)
+ROOM = (360, 400)
 """What is taken for the size of the pane, in points, to choose between `fit` and `follow`."""
 MODES = ("auto", "fit", "follow", "scroll")
 """Fit: the whole picture. Follow: natural size, the current operation in the middle. Scroll: by hand."""

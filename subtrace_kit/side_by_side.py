@@ -94,26 +94,31 @@ def _leaves(sheet: Sheet) -> dict[tuple[Key, int], Row]:
     return found
 
 
-def to_html(left: Sheet, right: Sheet, names: tuple[str, str], at: str) -> str:
+def to_html(early: Sheet, late: Sheet, names: tuple[str, str], at: str, *, here: int = 0) -> str:
     """The two passes around the current operation, as a table.
 
     Args:
-        left: The pass that is shown.
-        right: The pass beside it.
+        early: The pass that comes first.
+        late: The pass that is made of it.
         names: What the two are called.
-        at: Id of the current row of the left pass.
+        at: Id of the current row.
+        here: Which of the two it is in, 0 or 1.
     """
-    found = pairing(left, right)
-    current = left.rows.get(at)
+    found = pairing(early, late)
+    current = (early, late)[here].rows.get(at)
     inside = {row.id for row in current.walk()} if current else set()
-    places = [i for i, (row, _) in enumerate(found.lines) if row is not None and row.id in inside] or [0]
+    places = [i for i, pair in enumerate(found.lines) if _is_in(pair[here], inside)] or [0]
     first = max(0, places[0] - SHOWN)
     lines = found.lines[first : places[0] + SHOWN + 1]
-    body = "".join(_line(a, b, a is not None and a.id in inside) for a, b in lines)
+    body = "".join(_line(*pair, _is_in(pair[here], inside)) for pair in lines)
     head = f"<tr><th>{escape(names[0])}</th><th>{escape(names[1])}</th></tr>"
     hidden = len(found.lines) - len(lines)
     note = f"<p>{hidden} more lines before and after</p>" if hidden else ""
     return f"<p>{escape(found.summary)}</p><table>{head}{body}</table>{note}"
+
+
+def _is_in(row: Row | None, ids: set[str]) -> bool:
+    return row is not None and row.id in ids
 
 
 def _line(left: Row | None, right: Row | None, here: bool) -> str:

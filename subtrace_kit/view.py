@@ -114,7 +114,10 @@ def _repr(value: Any) -> str:
 
 
 def _call(bound: BoundSymbol) -> str:
-    """`torch.mul(x, 2)`: values by name, other arguments as short reprs."""
+    """`torch.mul(x, 2)`: values by name, other arguments as short reprs; of a constructor the inner tensors."""
+    if bound.symbol.kind is Kind.CONSTRUCTOR and isinstance(bound.output, SubclassTensorProxy):
+        inner = ", ".join(f"{attribute}={proxy.name}" for attribute, proxy in bound.output.inner)
+        return f"{bound.symbol.name}({inner})"
     items = [_argument(value) for value in bound.args]
     items += [f"{key}={_argument(value)}" for key, value in bound.kwargs.items()]
     return f"{bound.symbol.name}({', '.join(items)})"
