@@ -48,6 +48,7 @@ CSS = """
 .stk tr.here td { background: #fff3bf; }
 .stk .side { display: flex; flex-wrap: wrap; gap: 0 8px; } .stk .side > div { flex: 1 1 260px; min-width: 0; }
 .stk .pane { height: 340px; border: 1px solid #d8dee4; }
+.stk .scroll { overflow-x: auto; }
 .stk p { margin: 2px 0; }
 .stk .error { white-space: pre-wrap; color: #c62828; border-left: 3px solid #c62828; padding-left: 8px; }
 """
@@ -95,7 +96,7 @@ def table(rows: Iterable[Iterable[str]], head: Iterable[str] = ()) -> str:
     """A table of cells that are HTML already."""
     top = "".join(f"<th>{cell}</th>" for cell in head)
     body = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in rows)
-    return f"<table>{f'<tr>{top}</tr>' if top else ''}{body}</table>"
+    return f'<div class="scroll"><table>{f"<tr>{top}</tr>" if top else ""}{body}</table></div>'
 
 
 def details(sheet: Sheet, key: str, fate: str = "", seen: str = "") -> str:

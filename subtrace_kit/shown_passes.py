@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+import contextlib
+import gc
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,6 +23,18 @@ AS_WRITTEN = "as written"
 KEPT = 16
 LOWERED_UNASKED = 2000
 """Rows up to which a trace is lowered to say what becomes of an object."""
+
+
+@contextlib.contextmanager
+def no_collection() -> Iterator[None]:
+    """All that is made here is kept, and there is much of it: the garbage collector would search in vain."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,7 +113,8 @@ class Passes:
         if label not in self._sheets:
             trace = self.trace(label)
             classes = {flag.path: type(flag.module).__name__ for flag in trace.flags if flag.path}
-            self._sheets[label] = Sheet(grouped(view(trace), classes), trace.seen)
+            with no_collection():
+                self._sheets[label] = Sheet(grouped(view(trace), classes), trace.seen)
         return self._sheets[label]
 
     def fate(self, label: str, names: Collection[str]) -> str:
@@ -117,7 +132,8 @@ class Passes:
     def _make(self, label: str) -> Trace | str:
         if label not in self._made:
             try:
-                self._made[label] = self.makers[label]()
+                with no_collection():
+                    self._made[label] = self.makers[label]()
             except TraceError as error:
                 self._made[label] = f"{label}: {error}"
         return self._made[label]
