@@ -12,7 +12,9 @@ from .guards import parts
 from .intercept import flat_parts, flatten_tree, is_wrapper_type
 from .protocol import rule_source
 from .roots import is_simple, names_in
+from .shown import key_text
 from .source import Source
+from .tensor_facts import asked
 from .trace import Attribute
 from .wrapper_state import read_state
 
@@ -21,7 +23,9 @@ __all__ = ["attribute_guards", "hidden", "holder_of"]
 DEPTH = 3
 
 
-def attribute_guards(leaves: Iterable[Any], names: Iterable[str]) -> Iterator[Attribute]:
+def attribute_guards(
+    leaves: Iterable[Any], names: Iterable[str], handler_names: Iterable[str] = ()
+) -> Iterator[Attribute]:
     """The Python values on tensors among the arguments that the program or the class may read.
 
     What the metadata of a wrapper says is compared as metadata.
@@ -29,14 +33,29 @@ def attribute_guards(leaves: Iterable[Any], names: Iterable[str]) -> Iterator[At
     Args:
         leaves: The leaves of the arguments.
         names: The names that the code of the program mentions.
+        handler_names: The names that classes and what they call mention.
     """
-    named = frozenset(names)
+    named, by_handler = frozenset(names), frozenset(handler_names)
     for index, leaf in enumerate(leaves):
         for way, tensor in parts(leaf) if isinstance(leaf, torch.Tensor) else ():
-            by_class = names_in(type(tensor)) if is_wrapper_type(type(tensor)) else frozenset()
+            by_class = names_in(type(tensor)) | by_handler if is_wrapper_type(type(tensor)) else frozenset()
             for name, value in _apart(tensor):
                 if is_simple(value) and name in named | by_class:
                     yield Attribute(index, (*way, name), value, by_class=name not in named)
+                elif isinstance(value, (dict, list)) and name in named | by_class:
+                    recorded, only = constants_in(value), name not in named
+                    yield Attribute(index, (*way, name), recorded, only, constants_in, "constants")
+            for told, ask in asked(tensor, named | by_class):
+                yield Attribute(index, way, ask(tensor), ask=ask, fact=told)
+
+
+def constants_in(value: Any) -> Any:
+    """The Python constants in a dict or list, at any depth; everything else counts by its class."""
+    if isinstance(value, dict):
+        return tuple((key if is_simple(key) else id(key), constants_in(item)) for key, item in value.items())
+    if isinstance(value, (list, tuple)):
+        return tuple(map(constants_in, value))
+    return value if is_simple(value) else type(value)
 
 
 def _apart(tensor: torch.Tensor) -> Iterator[tuple[str, Any]]:
@@ -83,7 +102,7 @@ def _way(item: Any, tensor: torch.Tensor, path: str, depth: int = 0) -> str | No
         return None
     steps: list[tuple[str, Any]] = [(f".{name}", part) for name, part in getattr(item, "__dict__", {}).items()]
     if isinstance(item, dict):
-        steps = [(f"[{key!r}]", part) for key, part in item.items()]
+        steps = [(f"[{key_text(key)}]", part) for key, part in item.items()]
     elif isinstance(item, (list, tuple)):
         steps = [(f"[{index}]", part) for index, part in enumerate(item)]
     found = (_way(part, tensor, f"{path}{step}", depth + 1) for step, part in steps)

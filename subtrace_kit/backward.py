@@ -8,12 +8,14 @@ from typing import Any
 
 import torch
 
+from .called import expect_trace
+from .causes import is_declined
 from .errors import TraceError
 from .guards import Argument, Guard
 from .intercept import build_wrapper, current_listener, flat_parts, flatten_tree, is_wrapper_type
 from .made_inputs import make_arguments
 from .proxies import Proxy, TensorProxy
-from .symbols import BoundSymbol, Context, proxies_in
+from .symbols import BoundSymbol, Context
 from .trace import Trace
 from .tracing import record
 
@@ -44,6 +46,7 @@ def backward(trace: Trace) -> Trace:
         >>> [b.symbol.name for b in subtrace_kit.backward(t).bound_symbols]
         ['aten.cos.default', 'aten.mul.Tensor']
     """
+    expect_trace(trace, "backward")
     if trace.program is None:
         raise TraceError("this trace does not know its program", way_out="call backward on the trace before lowering")
     args, kwargs = make_arguments(trace.guard)
@@ -74,15 +77,24 @@ def _under_forward_line(error: TraceError) -> TraceError:
     while failing.subsymbols and not failing.module:
         failing = failing.subsymbols[-1]
     where = failing.module or "backward"
+    cause, way_out, reason = error.cause, error.way_out, error.__cause__
+    if is_declined(reason) or (isinstance(reason, NotImplementedError) and "has no rule for" in cause):
+        cause = "the class has a rule for the forward op but none for what its backward sends"
+        way_out = f"add a rule for {failing.symbol.name} to the class, or wrap the op in an autograd.Function"
     told = BackwardError(
-        f"in the {where}: {failing.symbol.name} fails: {error.__cause__}",
+        f"in the {where}: {failing.symbol.name} fails: {told_by(error)}",
         source=failing.source,
         handler=error.handler,
-        cause="the class has a rule for the forward op but none for what its backward sends",
-        way_out=f"add a rule for {failing.symbol.name} to the class, or wrap the op in an autograd.Function",
+        cause=cause,
+        way_out=way_out,
     )
-    told.trace, told.in_class = error.trace, failing.symbol.name != GRAD
+    told.trace, told.in_class, told.inside = error.trace, failing.symbol.name != GRAD, error.inside
     return told
+
+
+def told_by(error: TraceError) -> str:
+    """What an error says, without the type of that which caused it."""
+    return (error.__cause__ is not None and error.what.partition(": ")[2]) or error.what
 
 
 def _joint(trace: Trace) -> Any:
@@ -133,7 +145,7 @@ def _cut(trace: Trace, joint: Trace, grad: BoundSymbol) -> Trace:
     for bound in body:
         inputs |= {p.name: p for p in bound.arguments if p.name not in made and p.name not in inputs}
         made |= {p.name for p in bound.results}
-    inputs |= {p.name: p for p in proxies_in(grad.output) if p.name not in made}
+    inputs |= {p.name: p for p in grad.results if p.name not in made}
     arguments = tuple(Argument(name, p) for name, p in inputs.items() if isinstance(p, TensorProxy))
     names = tuple(inputs)
     spec = flatten_tree((tuple(range(len(names))), {}))[1]

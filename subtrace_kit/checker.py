@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .errors import TraceError
 from .proxies import SubclassTensorProxy
-from .symbols import BoundSymbol, Kind, proxies_in
+from .symbols import BoundSymbol, Kind
 from .trace import Trace
 
 __all__ = ["check_trace"]
@@ -32,7 +32,7 @@ def check_trace(trace: Trace) -> Trace:
                 raise _unsound(f"{bound.symbol.name} defines {proxy.name} again", bound)
             known.add(proxy.name)
         _check_constructor(bound)
-    for proxy in proxies_in(trace.output):
+    for proxy in trace.results:
         if proxy.name not in known:
             raise _unsound(f"the result {proxy.name} is defined by no operation", None)
     return trace
@@ -53,5 +53,5 @@ def _unsound(what: str, bound: BoundSymbol | None) -> TraceError:
         what,
         source=bound.source if bound else None,
         cause="an operation made a tensor in a way that torch's dispatcher does not show",
-        way_out="run the trace as written; keep such tensors in places that __tensor_flatten__ names",
+        way_out="run `t` itself instead of lower(t); keep such tensors in places that __tensor_flatten__ names",
     )

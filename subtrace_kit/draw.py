@@ -11,6 +11,7 @@ from typing import Any
 import graphviz
 
 from . import _dot, look
+from .called import expect_trace
 from .errors import TraceError
 from .flow import Flow, flow, nodes
 from .fold import Chosen, fold, outline, section
@@ -92,6 +93,7 @@ def draw(
         >>> picture = subtrace_kit.draw(t, depth=1)  # doctest: +SKIP
         >>> picture.render("trace", format="svg")  # doctest: +SKIP
     """
+    expect_trace(trace, "draw")
     _dot.engine()  # Tells the graphviz package where the engine is.
     whole = view(trace)
 

@@ -32,6 +32,8 @@ class TraceError(RuntimeError):
           way out: add one
     """
 
+    inside = "in the class"  # where the handler's line is
+
     def __init__(
         self,
         what: str,
@@ -51,7 +53,7 @@ class TraceError(RuntimeError):
         if self.source is not None:
             lines.append(f"  at {self.source.describe()}")
         if self.handler is not None and self.handler != self.source:
-            lines.append(f"  in the class at {self.handler.describe()}")
+            lines.append(f"  {self.inside} at {self.handler.describe()}")
         if self.cause:
             lines.append(f"  usual cause: {self.cause}")
         if self.way_out:

@@ -8,9 +8,36 @@ from typing import Any
 
 import torch
 
-from .intercept import FakeTensorMode, flatten_tree, unflatten_tree
+from .intercept import FakeTensorMode, flatten_tree, is_wrapper_type, unflatten_tree
 
-__all__ = ["on_fake_tensors"]
+__all__ = ["fails_without_data", "on_fake_tensors"]
+
+
+def fails_without_data(op: Any, args: tuple, kwargs: dict) -> bool:
+    """Whether an op fails on tensors of the same kind without data too: then the data are not to blame.
+
+    Args:
+        op: A torch function or an ATen overload.
+        args: Its positional arguments.
+        kwargs: Its keyword arguments.
+    """
+    leaves, spec = flatten_tree((args, kwargs))
+    if any(isinstance(leaf, torch.Tensor) and is_wrapper_type(type(leaf)) for leaf in leaves):
+        return True  # what reaches the data is asked by itself
+    args, kwargs = unflatten_tree([_without_data(leaf) for leaf in leaves], spec)
+    try:
+        op(*args, **kwargs)
+    except NotImplementedError:
+        return False
+    except Exception:
+        return True
+    return False
+
+
+def _without_data(leaf: Any) -> Any:
+    if not isinstance(leaf, torch.Tensor) or leaf.layout is not torch.strided:
+        return torch.device("meta") if isinstance(leaf, torch.device) else leaf
+    return torch.empty_strided(leaf.shape, leaf.stride(), dtype=leaf.dtype, device="meta")
 
 
 @contextlib.contextmanager

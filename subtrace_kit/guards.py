@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from .errors import TraceError
-from .intercept import flat_parts, flatten_tree, flatten_with_path, global_context, is_wrapper_type, memory_of
+from .intercept import (
+    flat_parts,
+    flatten_tree,
+    flatten_with_path,
+    global_context,
+    is_wrapper_type,
+    memory_of,
+    tree_children,
+)
 from .proxies import SubclassTensorProxy, TensorProxy
+from .roots import is_simple
+from .shown import beside, instead, shown
 from .symbols import DEFAULT_CONTEXT, Context, type_text
 
 __all__ = ["Argument", "Guard", "difference", "same_metadata"]
@@ -69,14 +80,14 @@ class Guard:
         """
         leaves, spec = flatten_tree((args, kwargs))
         if spec != self.spec:
-            raise self._refusal("the arguments", f"structure {_structure(args, kwargs)} instead of the recorded one")
+            raise self._refusal("the arguments", self._other_structure(spec, leaves))
         for argument, leaf in zip(self.arguments, leaves, strict=True):
             if found := _leaf_difference(argument, leaf):
                 raise self._refusal(f"argument {argument.path}", found)
-        if identity(leaves) != self.same:
-            raise self._refusal("the arguments", "other objects are one and the same than when recorded")
-        if sharing(leaves) != self.shared:
-            raise self._refusal("the arguments", "other tensors share memory than when recorded")
+        if (now := identity(leaves)) != self.same:
+            raise self._other_pair(leaves, now, self.same, ("one tensor", "two"))
+        if (now := sharing(leaves)) != self.shared:
+            raise self._other_pair(leaves, now, self.shared, ("in one memory", "apart"))
         self.check_context()
         return leaves
 
@@ -88,6 +99,25 @@ class Guard:
             if getattr(now, name) != getattr(recorded, name):
                 raise self._refusal(f"{name} mode", f"{getattr(now, name)} instead of {getattr(recorded, name)}")
 
+    def _other_structure(self, spec: Any, leaves: list[Any]) -> str:
+        recorded = [_kind(a.value) if a.proxy is None else _proxy_class(a.proxy).__name__ for a in self.arguments]
+        return f"structure {beside(call_text(spec, map(_kind, leaves)), call_text(self.spec, recorded))}"
+
+    def _other_pair(self, leaves: list[Any], now: tuple, then: tuple, told: tuple[str, str]) -> TraceError:
+        """The refusal that names the first two tensors which are one now and were not, or the other way round."""
+        pairs = [(a.path, leaf) for a, leaf in zip(self.arguments, leaves, strict=True) if is_tensor(leaf)]
+        found = [(".".join((path, *way)), t) for path, leaf in pairs for way, t in parts(leaf)]
+        if told[0] != "one tensor":
+            found = [(path, t) for path, t in found if has_memory(t)]
+        which = [(i, j) for j in range(len(found)) for i in range(j) if (now[i] == now[j]) is not (then[i] == then[j])]
+        i, j = which[0]
+        is_now, was = told if now[i] == now[j] else told[::-1]
+        return TraceError(
+            f"{found[i][0]} and {found[j][0]}: {is_now} now, {was} when recorded",
+            cause="which tensors are one object or share memory is part of the kind of input: a write shows in both",
+            way_out="trace again with such arguments, or use subtrace_kit.jit, which does so by itself",
+        )
+
     def _refusal(self, what: str, found: str) -> TraceError:
         return TraceError(
             f"{what}: {found}",
@@ -96,17 +126,42 @@ class Guard:
         )
 
 
-def _structure(args: tuple, kwargs: dict) -> str:
-    return f"({', '.join([*(type(a).__name__ for a in args), *(f'{k}=' for k in kwargs)])})"
+def call_text(spec: Any, leaves: Iterable[str]) -> str:
+    """The structure of arguments as in a call: `(list of leaves, key=leaf)`.
+
+    Args:
+        spec: Pytree structure of (args, kwargs).
+        leaves: What to write for each leaf.
+    """
+    names = iter(leaves)
+    args, kwargs = tree_children(spec)
+    parts = [_structure(child, names) for child in tree_children(args)]
+    parts += [
+        f"{key}={_structure(child, names)}" for key, child in zip(kwargs.context, tree_children(kwargs), strict=True)
+    ]
+    return f"({', '.join(parts)})"
+
+
+def _structure(spec: Any, names: Iterator[str]) -> str:
+    if spec.is_leaf():
+        return next(names)
+    parts = [_structure(child, names) for child in tree_children(spec)]
+    if spec.type is dict:
+        return "{" + ", ".join(f"{shown(key)}: {part}" for key, part in zip(spec.context, parts, strict=True)) + "}"
+    inside = ", ".join(parts) + ("," if spec.type is tuple and len(parts) == 1 else "")
+    return f"[{inside}]" if spec.type is list else f"{'' if spec.type is tuple else spec.type.__name__}({inside})"
+
+
+def _kind(value: Any) -> str:
+    return "None" if value is None else type(value).__name__
 
 
 def _leaf_difference(argument: Argument, leaf: Any) -> str:
     if argument.proxy is not None:
         return difference(argument.proxy, leaf)
     if isinstance(leaf, torch.Tensor):
-        return f"a {type(leaf).__name__} instead of {argument.value!r}"
-    same = type(leaf) is type(argument.value) and same_metadata(leaf, argument.value)
-    return "" if same else f"{leaf!r} instead of {argument.value!r}"
+        return f"a {type(leaf).__name__} instead of {shown(argument.value)}"
+    return "" if same_value(leaf, argument.value) else instead(leaf, argument.value)
 
 
 def difference(proxy: TensorProxy, tensor: Any, where: str = "") -> str:
@@ -122,7 +177,7 @@ def difference(proxy: TensorProxy, tensor: Any, where: str = "") -> str:
         return f"{prefix}{type(tensor).__name__} instead of a tensor"
     wrapper = isinstance(proxy, SubclassTensorProxy)
     if wrapper or is_wrapper_type(type(tensor)):
-        wanted = proxy.cls if isinstance(proxy, SubclassTensorProxy) else torch.Tensor
+        wanted = _proxy_class(proxy)
         if type(tensor) is not wanted:
             return f"{prefix}class {type(tensor).__name__} instead of {wanted.__name__}"
     for name, found in tensor_fields(tensor).items():
@@ -132,6 +187,10 @@ def difference(proxy: TensorProxy, tensor: Any, where: str = "") -> str:
     return _inner_difference(proxy, tensor, where) if isinstance(proxy, SubclassTensorProxy) else ""
 
 
+def _proxy_class(proxy: TensorProxy) -> type:
+    return proxy.cls if isinstance(proxy, SubclassTensorProxy) else torch.Tensor
+
+
 def _inner_difference(proxy: SubclassTensorProxy, tensor: Any, where: str) -> str:
     names, metadata = flat_parts(tensor)
     wanted = [name for name, _ in proxy.inner]
@@ -139,7 +198,7 @@ def _inner_difference(proxy: SubclassTensorProxy, tensor: Any, where: str) -> st
     if list(names) != wanted:
         return f"{prefix}inner tensors {list(names)} instead of {wanted}"
     if not same_metadata(metadata, proxy.metadata):
-        return f"{prefix}metadata {metadata!r} instead of {proxy.metadata!r}"
+        return f"{prefix}metadata {instead(metadata, proxy.metadata)}"
     for name, inner in proxy.inner:
         if found := difference(inner, getattr(tensor, name), f"{where}.{name}"):
             return found
@@ -179,6 +238,30 @@ def same_metadata(found: Any, wanted: Any) -> bool:
         return False
 
 
+def same_value(found: Any, wanted: Any) -> bool:
+    """Whether one Python value can stand for another: constants of one type that are equal, the very same object.
+
+    Objects that say they are equal may hold different tensors: they count where all that they hold does.
+    """
+    if found is wanted:
+        return True
+    if type(found) is not type(wanted):
+        return False
+    if isinstance(wanted, float):
+        return repr(found) == repr(wanted)  # tells 0.0 from -0.0, and takes nan for nan
+    if is_simple(wanted):
+        return same_metadata(found, wanted)
+    if isinstance(wanted, (list, tuple)):
+        return len(found) == len(wanted) and all(map(same_value, found, wanted))
+    if isinstance(wanted, dict):
+        return list(found) == list(wanted) and all(map(same_value, found.values(), wanted.values()))
+    if isinstance(wanted, torch.Tensor) or not same_metadata(found, wanted):
+        return False
+    if type(wanted).__module__.partition(".")[0] in sys.stdlib_module_names:
+        return not isinstance(wanted, (set, frozenset)) or all(map(is_simple, wanted))
+    return hasattr(wanted, "__dict__") and same_value(vars(found), vars(wanted))
+
+
 def _show(value: Any) -> str:
     return str(value).removeprefix("torch.")
 
@@ -200,6 +283,16 @@ def parts(tensor: Any, attributes: tuple[str, ...] = ()) -> Iterator[tuple[tuple
             yield from parts(getattr(tensor, name), (*attributes, name))
 
 
+def is_tensor(leaf: Any) -> bool:
+    """Whether a leaf of the arguments is a tensor."""
+    return isinstance(leaf, torch.Tensor)
+
+
+def has_memory(tensor: torch.Tensor) -> bool:
+    """Whether a tensor lies in memory of its own: it is no wrapper, and has strides."""
+    return not is_wrapper_type(type(tensor)) and tensor.layout is torch.strided
+
+
 def identity(leaves: list[Any]) -> tuple[int, ...]:
     """Which tensors, at any depth, are one object: equal numbers for the same object."""
     places: dict[int, int] = {}
@@ -211,13 +304,18 @@ def sharing(leaves: list[Any]) -> tuple[int, ...]:
     """Which plain tensors, at any depth, share memory: equal numbers for the same storage."""
     places: dict[int, int] = {}
     tensors = [t for leaf in leaves if isinstance(leaf, torch.Tensor) for t in plain_leaves(leaf)]
-    strided = [t for t in tensors if not is_wrapper_type(type(t)) and t.layout is torch.strided]
+    strided = [t for t in tensors if has_memory(t)]
     return tuple(places.setdefault(memory_of(t), len(places)) for t in strided)
 
 
 def argument_paths(args: tuple, kwargs: dict, names: tuple[str, ...]) -> list[str]:
     """How the user would write each leaf of the arguments."""
-    paths, _ = flatten_with_path((args, kwargs))
+    try:
+        paths, _ = flatten_with_path((args, kwargs))
+    except ValueError:  # a class that was registered without names for its parts
+        heads = [*zip(names, args, strict=True), *kwargs.items()]
+        counts = [(head, len(flatten_tree(argument)[0])) for head, argument in heads]
+        return [head if count == 1 else f"{head}[leaf {i}]" for head, count in counts for i in range(count)]
     return [_path(keys, names) for keys, _ in paths]
 
 

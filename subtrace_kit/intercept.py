@@ -37,6 +37,7 @@ from .symbols import Context
 
 __all__ = [
     "CONSTRUCTOR_ARGUMENTS",
+    "FakeTensor",
     "FakeTensorMode",
     "Listener",
     "OpOverload",
@@ -245,9 +246,16 @@ RANDOM_STATE = ("manual_seed", "seed", "get_rng_state", "set_rng_state")
 DATA_READERS = ("numpy", "tolist", "__array__", "__dlpack__")
 """Methods that take data out of torch. Inside a handler no function mode would see them."""
 
+RECLASSED = ("as_subclass", "_make_subclass")
+"""Functions that give the data of a tensor another Python class, unseen by a function mode; Parameter uses one."""
+
+FROM_OUTSIDE = ("from_numpy", "frombuffer")
+"""Functions that make a tensor of memory that is not torch's."""
+
 _PLACES = [
     *((space, name) for name in RANDOM_STATE for space in (torch, torch.random)),
-    *((torch.Tensor, name) for name in DATA_READERS),
+    *((torch.Tensor, name) for name in (*DATA_READERS, *RECLASSED)),
+    *((torch, name) for name in FROM_OUTSIDE),
 ]
 _patched = [(space, name, getattr(space, name), name in vars(space)) for space, name in _PLACES]
 
@@ -267,7 +275,8 @@ def _install() -> None:
         _watchers += 1
         if _watchers == 1:
             for space, name, function, _ in _patched:
-                setattr(space, name, _watched(function))
+                stand_in = _watched(function)
+                setattr(space, name, staticmethod(stand_in) if name == "_make_subclass" else stand_in)
             torch.Tensor._make_wrapper_subclass = staticmethod(_watched_make)  # type: ignore[method-assign,assignment]
             _apply.watch()
             _checkpoint.watch()
@@ -340,11 +349,16 @@ def handles_functions(cls: Any) -> bool:
 _no_function_handlers = (torch.Tensor.__torch_function__, torch._C._disabled_torch_function_impl)
 
 
+def handles_ops(cls: Any) -> bool:
+    """Whether the class has a `__torch_dispatch__` of its own."""
+    return cls.__torch_dispatch__ is not _plain_dispatch
+
+
 def lacks_protocol(cls: type) -> bool:
     """Whether the class has its own `__torch_dispatch__` but not both halves of the protocol."""
     if cls is FakeTensor or is_wrapper_type(cls) or not issubclass(cls, torch.Tensor):
         return False
-    return cls.__torch_dispatch__ is not _plain_dispatch
+    return handles_ops(cls)
 
 
 def function_name(func: Any) -> str:

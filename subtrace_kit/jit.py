@@ -6,9 +6,10 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+from .called import expect_program
 from .errors import TraceError
-from .passes import lower
-from .running import runner
+from .passes import is_repeatable, lower
+from .running import is_changed_data, runner
 from .trace import Trace
 from .tracing import trace
 
@@ -18,12 +19,14 @@ LIMIT = 64
 """Kinds of input after which a program is taken to have too many."""
 
 
-def jit(fn: Callable[..., Any], *, backend: str = "eager") -> Callable[..., Any]:
+def jit(fn: Callable[..., Any], *given: Any, backend: str = "eager", **named: Any) -> Callable[..., Any]:
     """Run a program through lowered traces, one for each kind of input.
 
     Args:
         fn: A function or an nn.Module.
+        *given: Nothing: the program's arguments belong into the second call.
         backend: "eager" runs the lowered ops one by one.
+        **named: Nothing, likewise.
 
     Returns:
         A function that is called like `fn`. Its attribute `traces` lists the lowered traces.
@@ -37,6 +40,7 @@ def jit(fn: Callable[..., Any], *, backend: str = "eager") -> Callable[..., Any]
         >>> f(torch.ones(2)), f(torch.ones(3)), len(f.traces)
         (tensor([2., 2.]), tensor([2., 2., 2.]), 2)
     """
+    expect_program(fn, "jit", given, named)
     if backend != "eager":
         raise TraceError(f"jit has no backend {backend!r}", cause="only lowered ops are run", way_out='backend="eager"')
     return _Jitted(fn)
@@ -51,12 +55,17 @@ class _Jitted:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run on arguments of any kind."""
         for known in self.traces:
-            if (captured := runner(known).fitting(args, kwargs)) is not None:
+            if (captured := runner(known).fitting(args, kwargs)) is None:
+                continue
+            try:
                 return runner(known).run(args, kwargs, captured)
+            except TraceError as error:
+                if not (is_changed_data(error) and is_repeatable(known)):
+                    raise
         if len(self.traces) >= LIMIT:
             raise TraceError(
                 f"{LIMIT} kinds of input so far",
-                cause="an argument that is another Python number or shape at each call",
+                cause="an argument, or a number from data, that is another Python number or shape at each call",
                 way_out="pass such numbers as tensors",
             )
         self.traces.insert(0, lower(trace(self.fn)(*args, **kwargs)))

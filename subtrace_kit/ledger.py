@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from .proxies import Proxy
-from .symbols import BoundSymbol, Kind, Symbol, proxies_in
+from . import ops
+from .followed import Followed, listed
+from .proxies import Proxy, TensorProxy
+from .symbols import BoundSymbol, Kind
 from .trace import Construction, Ledger, Trace
 
 __all__ = ["record_ledger"]
@@ -34,26 +36,55 @@ def record_ledger(original: Trace, lowered: Trace) -> Trace:
 class _Reasons:
     def __init__(self, lowered: Trace) -> None:
         self.built: set[str] = set()
-        self.followed: set[str] = set()
+        self.followed: dict[str, str] = {}
         self.numbered: set[str] = set()
-        self.users: dict[str, Symbol] = {}
-        self.returned = {p.name for p in proxies_in(lowered.output)}
+        self.users: dict[str, str] = {}
+        self.cut: dict[str, str] = {}
+        self.returned = {p.name for p in lowered.results}
+        self.leaves = Followed(lowered)
         for bound in lowered.bound_symbols:
             self.read(bound)
+            self.leaves.read(bound)
 
     def read(self, bound: BoundSymbol) -> None:
         if bound.symbol.kind is Kind.CONSTRUCTOR:
             self.built.add(bound.output.name)
+            self.cut[bound.output.name] = self.beginning(bound)
         for proxy in bound.arguments:
-            self.users.setdefault(proxy.name, bound.symbol)
+            if proxy.name not in self.users:
+                self.users[proxy.name] = self.use(bound, proxy)
+        made = {b.output.name for _, b in bound.walk() if b.symbol.kind is Kind.CONSTRUCTOR}
         if bound.at_class:
-            self.built |= (inside := {b.output.name for _, b in bound.walk() if b.symbol.kind is Kind.CONSTRUCTOR})
-            self.numbered |= inside
+            self.built |= made
+            self.numbered |= made
         if bound.replayed:
-            made = {b.output.name for _, b in bound.walk() if b.symbol.kind is Kind.CONSTRUCTOR}
             made |= {p.name for p in bound.results} if bound.symbol.kind is Kind.APPLY else set()
             self.built |= made
-            self.followed |= made
+            self.followed |= dict.fromkeys(made, self.following(bound))
+
+    def beginning(self, bound: BoundSymbol) -> str:
+        """What a constructor that is called directly does to the graph."""
+        behind = self.leaves.of(bound.arguments)
+        return f"a new leaf, as its constructor cuts it off from {listed(behind)}; " if behind else ""
+
+    def use(self, bound: BoundSymbol, proxy: Proxy) -> str:
+        """What the first operation that takes a wrapper object wants of it."""
+        if bound.symbol.kind is Kind.CONSTRUCTOR:
+            return f"it is inside {bound.symbol.name}"
+        behind = self.leaves.of(bound.arguments)
+        if not (bound.replayed and behind):
+            return f"{bound.symbol.name} wants the object"
+        return f"{bound.symbol.name} takes the object, since {_require(behind, proxy.name)}"
+
+    def following(self, bound: BoundSymbol) -> str:
+        """Why a replayed operation builds objects."""
+        if bound.symbol.name.rpartition(".")[2] in ops.BACKWARD:
+            return f"{bound.symbol.name} builds it"
+        if behind := self.leaves.of(bound.arguments):
+            return f"autograd follows it, since {_require(behind)}"
+        if any(p.requires_grad for p in bound.outputs if isinstance(p, TensorProxy)):
+            return "autograd follows it"
+        return "autograd may follow it later, through a view"
 
     def why(self, proxy: Proxy) -> str:
         if proxy.name not in self.built:
@@ -63,8 +94,11 @@ class _Reasons:
         if proxy.name in self.numbered:
             return "its class takes a number from data"
         if proxy.name in self.followed:
-            return "autograd follows it"
-        user = self.users.get(proxy.name)
-        if user is None:
-            return "it is stored"
-        return f"it is inside {user.name}" if user.kind is Kind.CONSTRUCTOR else f"{user.name} wants the object"
+            return self.followed[proxy.name]
+        return self.cut.get(proxy.name, "") + self.users.get(proxy.name, "it is stored")
+
+
+def _require(leaves: tuple[str, ...], own: str = "") -> str:
+    if leaves == (own,):
+        return "it requires a gradient"
+    return f"{listed(leaves)} require{'s a gradient' if len(leaves) == 1 else ' gradients'}"

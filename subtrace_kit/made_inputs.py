@@ -10,6 +10,7 @@ from .errors import TraceError
 from .guards import Guard
 from .intercept import build_wrapper, unflatten_tree
 from .proxies import SubclassTensorProxy, TensorProxy
+from .shown import message
 
 __all__ = ["like", "make_arguments"]
 
@@ -65,7 +66,7 @@ def _wrapper(proxy: SubclassTensorProxy, made: dict[str, torch.Tensor]) -> torch
         return build_wrapper(proxy.cls, inner, proxy.metadata, torch.Size(proxy.shape), proxy.stride)
     except Exception as error:
         raise TraceError(
-            f"a {proxy.cls.__name__} cannot be made up: {type(error).__name__}: {error}",
+            f"a {proxy.cls.__name__} cannot be made up: {type(error).__name__}: {message(error)}",
             cause="its inner tensors must hold certain values",
             way_out="give the arguments yourself",
         ) from error

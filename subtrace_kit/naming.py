@@ -45,6 +45,10 @@ class Names:
         self._taken: set[str] = {*_RESERVED, *taken}
         self._next: dict[str, int] = {}
 
+    def reserve(self, names: Iterable[str]) -> None:
+        """Take names out of the stock."""
+        self._taken.update(names)
+
     def new(self, hint: str) -> str:
         """A name that starts with `hint` and was not handed out before."""
         name, count = hint, self._next.get(hint, 0)

@@ -8,7 +8,7 @@ from .symbols import Kind
 from .traced_number import TracedNumber
 from .values import Event, Value
 
-__all__ = ["Numbers", "constants", "guard_number"]
+__all__ = ["Numbers", "constants", "guard_number", "perturbed"]
 
 
 class Numbers:
@@ -19,6 +19,7 @@ class Numbers:
 
     def __init__(self) -> None:
         self.read: list[Value] = []
+        self.exact = False  # whether the program looks at the very class of its numbers
 
     def new(self, number: Any, hint: str, *, guarded: bool) -> Value:
         """A value for a Python number, or for another Python value that came from data."""
@@ -39,6 +40,14 @@ class Numbers:
         self.read.append(self.new(number, event.symbol.name, guarded=True))
         return self.read[-1]
 
+    def behind(self, result: float, perturb: bool) -> Value | None:
+        """The number that a float among the results is: a plain one was handed out last, if it is equal."""
+        for value in reversed(self.read):
+            number, guarded = value.number
+            if not guarded and isinstance(number, float) and _alike(perturbed(number) if perturb else number, result):
+                return value
+        return None
+
     def take(self, event: Event, out: Any) -> bool:
         """Tie the Python result of a function that read data to its number.
 
@@ -51,36 +60,56 @@ class Numbers:
             event.out = self.new(out, event.symbol.name, guarded=True)
             return False
         event.out = last
-        if isinstance(out, (bool, float)):
+        if isinstance(out, (bool, float)) and not self.exact:
             last.number = (out, False)
             return True
         return False
 
 
-def constants(events: list[Event]) -> list[Any]:
-    """The operations of the top level and their Python constants, in a form that compares.
+def constants(events: list[Event], *results: Any) -> list[Any]:
+    """The operations of the top level, their Python constants and the results, in a form that compares.
 
-    Tensors and numbers from data count as places, not as values; an object that text cannot tell
-    from another counts by its class.
+    Tensors and numbers from data count as places, not as values: an object from outside as itself, all
+    others in the order in which they come. An object that text cannot tell from another counts by its class.
     """
-    return [(event.symbol.name, _constant(event.args), _constant(event.kwargs), _metadata(event)) for event in events]
+    places = _Places()
+    found = [
+        (event.symbol.name, *map(places.of, (event.args, event.kwargs, event.out, _metadata(event))))
+        for event in events
+    ]
+    return [*found, *map(places.of, results)]
 
 
 def _metadata(event: Event) -> Any:
     """The metadata of a wrapper that the program builds; they may hold numbers from data."""
-    return _constant(event.out.metadata) if event.symbol.kind is Kind.CONSTRUCTOR else None
+    return event.out.metadata if event.symbol.kind is Kind.CONSTRUCTOR else None
 
 
-def _constant(value: Any) -> Any:
-    if isinstance(value, Value):
-        return "value"
-    if isinstance(value, (list, tuple)):
-        return [_constant(item) for item in value]
-    if isinstance(value, dict):
-        return {key: _constant(item) for key, item in value.items()}
-    if isinstance(value, slice):
-        return _constant((value.start, value.stop, value.step))
-    return repr(value) if isinstance(value, (bool, int, float, complex, str, bytes)) else type(value).__name__
+class _Places:
+    """Gives values numbers that are the same in every run that does the same."""
+
+    def __init__(self) -> None:
+        self.numbers: dict[int, int] = {}
+
+    def of(self, value: Any) -> Any:
+        """A form of a value that compares."""
+        if isinstance(value, Value):
+            root = value.root
+            return ("outside", id(root.ref())) if root.outside else self.numbers.setdefault(id(root), len(self.numbers))
+        if isinstance(value, (list, tuple)):
+            return [self.of(item) for item in value]
+        if isinstance(value, dict):
+            return [(self.of(key), self.of(item)) for key, item in value.items()]
+        if isinstance(value, slice):
+            return self.of((value.start, value.stop, value.step))
+        if isinstance(value, (set, frozenset)):
+            return sorted(map(repr, map(self.of, value)))
+        return repr(value) if isinstance(value, (bool, int, float, complex, str, bytes)) else type(value).__name__
+
+
+def perturbed(number: Any) -> Any:
+    """Another number, to see what depends on it."""
+    return not number if isinstance(number, bool) else number * 1.0625 + 0.03125
 
 
 def guard_number(item: Any) -> None:

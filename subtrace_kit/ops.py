@@ -38,6 +38,9 @@ HOOKS = frozenset({"register_hook", "register_post_accumulate_grad_hook"})
 BACKWARD = frozenset({"backward", "grad"})
 """Functions that run a backward: it reaches what the forward saved."""
 
+DUAL = frozenset({"_make_dual", "_unpack_dual"})
+"""Functions of forward-mode autograd."""
+
 GRAPH_CHANGES = frozenset({"detach_", "retain_grad"})
 """Functions that change what autograd knows of a tensor, without writing it."""
 

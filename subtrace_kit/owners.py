@@ -12,7 +12,10 @@ from typing import Any
 
 import torch
 
+from .indirect import filled, is_cache, is_iterator, progress
+from .intercept import is_custom_node
 from .roots import slots_of
+from .shown import key_text
 
 __all__ = ["Change", "Owner", "Owners"]
 
@@ -78,11 +81,14 @@ class Owners:
 
     def watch_argument(self, path: str, obj: Any) -> None:
         """Remember the lists, dicts and sets in an argument, at any depth."""
-        if isinstance(obj, (list, dict, set)):
+        if isinstance(obj, (list, dict, set, collections.deque)) or is_custom_node(obj):
             self.watch(Owner(path, None, path), obj)
-        if isinstance(obj, (list, tuple, dict)):
+        if isinstance(obj, (list, tuple, dict, collections.deque)):
             for key, item in obj.items() if isinstance(obj, dict) else enumerate(obj):
-                self.watch_argument(f"{path}[{key!r}]", item)
+                self.watch_argument(f"{path}[{key_text(key)}]", item)
+        elif is_custom_node(obj):
+            for name, item in getattr(obj, "__dict__", {}).items():
+                self.watch_argument(f"{path}.{name}", item)
 
     def watch_binding(self, path: str, holder: Any, how: str, key: str) -> None:
         """Remember which object a variable is: of a closure (the holder is its cell) or global."""
@@ -148,6 +154,10 @@ def _meets(change: Change, seen: set[int]) -> bool:
 
 def _random_state(obj: Any) -> tuple[Callable[[], Any], Callable[[Any], Any]] | None:
     """How the state of a random generator of Python or numpy is read and given back."""
+    if is_cache(obj):
+        return lambda: filled(obj), lambda before: None if before[1] else obj.cache_clear()
+    if is_iterator(obj):
+        return lambda: progress(obj), lambda before: _set_back(obj, before)
     if isinstance(obj, random.Random):
         return obj.getstate, obj.setstate
     numpy = sys.modules.get("numpy.random")
@@ -156,6 +166,12 @@ def _random_state(obj: Any) -> tuple[Callable[[], Any], Callable[[Any], Any]] | 
     if numpy is not None and isinstance(obj, numpy.Generator):
         return lambda: obj.bit_generator.state, lambda state: setattr(obj.bit_generator, "state", state)
     return None
+
+
+def _set_back(iterator: Any, before: Any) -> None:
+    """Put an iterator of a list, a tuple or a range back; others have no way back."""
+    if hasattr(iterator, "__setstate__") and isinstance(before, list) and isinstance(before[-1], int):
+        iterator.__setstate__(before[-1])
 
 
 def _differs(now: Any, before: Any) -> bool:

@@ -5,12 +5,19 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable
 
+import torch
+
 from . import ops
 from .backward import BackwardError, backward
+from .called import expect_trace
+from .data_guards import with_data_guards
+from .deep_copies import takes_storage, without_storage
 from .errors import TraceError
+from .handler_state import changed_by_handler, is_log, shown
 from .ledger import record_ledger
 from .proxies import NumberProxy, Proxy, SubclassTensorProxy, TensorProxy
-from .symbols import BoundSymbol, Context, Kind, proxies_in
+from .refusals import raw_storage
+from .symbols import BoundSymbol, Context, Kind
 from .trace import Trace
 
 __all__ = ["drop_dead_code", "flatten_inputs", "has_effect", "lower", "unroll"]
@@ -45,12 +52,13 @@ def lower(trace: Trace, *, check_backward: bool = True) -> Trace:
         >>> [b.symbol.name for b in subtrace_kit.lower(t).bound_symbols]
         ['getattr', 'aten.mul.Tensor']
     """
+    expect_trace(trace, "lower")
     if trace.failure:
         raise TraceError("the trace of a failed program cannot be lowered", way_out="mend the program first")
     lowered = drop_dead_code(flatten_inputs(unroll(trace)))
     if check_backward and trace.program is not None and _wants_gradient(trace):
         try_backward(trace)
-    return record_ledger(trace, lowered)
+    return with_data_guards(record_ledger(trace, lowered))
 
 
 def _wants_gradient(trace: Trace) -> bool:
@@ -82,19 +90,39 @@ def unroll(trace: Trace) -> Trace:
     numbered: set[str] = set()
     bound: list[BoundSymbol] = []
     for outer in trace.bound_symbols:
-        if _takes_number(outer, numbered):
+        if outer.symbol.kind is Kind.FUNCTION and takes_storage(outer):
+            outer = (outer.has_wrapper and without_storage(outer)) or outer.replace(at_class=outer.has_wrapper)
+        if outer.at_class or (outer.symbol.kind is Kind.FUNCTION and takes_storage(outer)):
+            bound.append(outer)
+        elif _takes_number(outer, numbered):
             numbered |= {p.name for p in (*outer.arguments, *outer.outputs) if isinstance(p, SubclassTensorProxy)}
             bound.append(outer if outer.symbol.kind is Kind.CONSTRUCTOR else outer.replace(at_class=True))
         else:
             bound += [_credited(inner, outer) for inner in _unrolled(outer, outer.context, every)]
     attributes = tuple(dataclasses.replace(attribute, by_class=False) for attribute in trace.attributes)
-    trace = trace.replace(attributes=attributes)  # what a handler read is now a constant
-    return _passed(trace, bound, "unroll: ops on wrappers replaced by the ops of their handlers")
+    constants = tuple(dataclasses.replace(constant, by_class=False) for constant in trace.constants)
+    trace = trace.replace(attributes=attributes, constants=constants)  # what a handler read is now a constant
+    return _passed(trace, bound, f"unroll: ops on wrappers replaced by the ops of their handlers{_left_out(trace)}")
+
+
+def _left_out(trace: Trace) -> str:
+    """What handlers write outside the trace; counters and logs are left to the trace as written.
+
+    Raises:
+        TraceError: A handler keeps something that its later calls may use.
+    """
+    for change in trace.handler_writes:
+        if not is_log(change):
+            raise changed_by_handler(change)
+    paths = dict.fromkeys(shown(change) for change in trace.handler_writes)
+    return f"; handlers no longer write {', '.join(paths)}" if paths else ""
 
 
 def _unrolled(bound: BoundSymbol, context: Context | None, every: bool = False) -> Iterable[BoundSymbol]:
     if bound.symbol is ops.ESCAPE:
         raise _leaves_torch(bound)
+    if any(isinstance(argument, torch.UntypedStorage) for argument in bound.args):
+        raise raw_storage(bound.source)
     modes = context is not None and bool(context.modes)
     if _is_followed(bound, context, every):
         yield replayed(bound.replace(context=context))
@@ -180,7 +208,7 @@ def _leaves_torch(bound: BoundSymbol) -> TraceError:
         f"a handler takes data out of torch with {bound.args[0]}, so it cannot be lowered",
         source=bound.source,
         cause="numbers computed outside torch would be frozen into the lowered trace",
-        way_out="stay in torch ops inside __torch_dispatch__, or run the trace as written",
+        way_out="stay in torch ops inside __torch_dispatch__, or run `t` itself instead of lower(t)",
     )
 
 
@@ -211,7 +239,7 @@ def _step(bound: BoundSymbol) -> BoundSymbol:
 
 def flatten_inputs(trace: Trace) -> Trace:
     """Read the inner tensors of wrapper inputs at the start; read nothing twice."""
-    body = _with_reads(list(trace.bound_symbols), _outside(trace), list(proxies_in(trace.output)))
+    body = _with_reads(list(trace.bound_symbols), _outside(trace), list(trace.results))
     return _passed(trace, body, "flatten inputs: inner tensors read where their wrapper comes in")
 
 
@@ -271,7 +299,7 @@ def _reads(proxy: Proxy, wanted: set[str], given: set[str]) -> list[BoundSymbol]
 
 def drop_dead_code(trace: Trace) -> Trace:
     """Drop operations whose results nobody uses, constructors among them."""
-    kept = _live(list(trace.bound_symbols), list(proxies_in(trace.output)), _outside(trace))
+    kept = _live(list(trace.bound_symbols), list(trace.results), _outside(trace))
     dropped = len(trace.bound_symbols) - len(kept)
     return _passed(trace, kept, f"drop dead code: {dropped} of {len(trace.bound_symbols)} operations dropped")
 
@@ -333,6 +361,19 @@ def has_effect(bound: BoundSymbol) -> bool:
         if not bound.results and bound.outputs and bound.symbol.fn is not ops.LIFT:
             return True  # it hands its argument on: it has done something to it, as a wait for a collective does
     return any(has_effect(inner) for inner in bound.subsymbols)
+
+
+def is_repeatable(trace: Trace) -> bool:
+    """Whether a run that was broken off has left no mark: it writes nothing and draws no random numbers."""
+    return not any(_leaves_mark(inner) for bound in trace.bound_symbols for _, inner in bound.walk())
+
+
+def _leaves_mark(bound: BoundSymbol) -> bool:
+    if bound.symbol.kind is Kind.ATEN:
+        info = ops.op_info(bound.symbol.fn)
+        return info.mutable or info.random
+    known = bound.symbol.kind is Kind.CONSTRUCTOR or bound.symbol in (ops.GETATTR, ops.SETATTR)
+    return not known and not bound.checked and not bound.subsymbols and has_effect(bound)
 
 
 def _passed(trace: Trace, bound: list[BoundSymbol], line: str) -> Trace:

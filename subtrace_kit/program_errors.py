@@ -2,29 +2,77 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from . import ops
+from .causes import UNINITIALIZED, Failure, cause_of, is_declined, unsupported
 from .errors import TraceError
-from .source import Source, is_internal
+from .protocol import rule_source
+from .shown import key_text, message
+from .source import Source, definition, innermost
+from .values import Event, values_in
 
 if TYPE_CHECKING:
     from .owners import Change
     from .recorder import Recorder
+    from .values import Event
 
-__all__ = ["as_trace_error", "changed_owner", "left_changed", "unknown_result"]
+__all__ = [
+    "as_trace_error",
+    "changed_class",
+    "changed_owner",
+    "left_changed",
+    "unknown_result",
+    "went_on",
+    "written_out_of_sight",
+]
 
 
 def changed_owner(change: Change, fn: Any) -> TraceError:
     """The error for a program that puts a Python value into something that was there before."""
-    key = "" if change.key is None else f" {change.key!r}" if change.how == "attribute" else f"[{change.key!r}]"
+    key = (
+        ""
+        if change.key is None
+        else f" {key_text(change.key)}"
+        if change.how == "attribute"
+        else f"[{key_text(change.key)}]"
+    )
+    if change.how == "state":
+        return TraceError(
+            f"the program draws from {change.owner.path or 'the module'}, which is in another state afterwards",
+            source=_definition(fn),
+            cause="an iterator, a generator or a cache from outside: a trace would repeat what it gave when recorded",
+            way_out="pass what it gives as an argument; call a cached function once before tracing",
+        )
     return TraceError(
         f"the program changes {change.how.removesuffix('s')}{key} of {change.owner.path or 'the module'}"
         f" to a {type(change.value).__name__}",
         source=_definition(fn),
         cause="a counter, a log or a cache that is filled at the first call: a trace would repeat the recorded value",
         way_out="run the program once before tracing it if it only prepares itself; else keep the value out of it",
+    )
+
+
+def changed_class(tensor: torch.Tensor, cls: type, fn: Any) -> TraceError:
+    """The error for a program that makes a tensor from outside one of another class."""
+    return TraceError(
+        f"the program changes the class of a {cls.__name__} to {type(tensor).__name__}",
+        source=_definition(fn),
+        cause="an assignment to __class__: what a trace knows of a tensor holds for its class",
+        way_out="build an object of the other class",
+    )
+
+
+def went_on(error: BaseException, event: Event) -> TraceError:
+    """The error for a program that goes on after an op that failed for the data it was given."""
+    return TraceError(
+        f"the program goes on after {event.symbol.name} failed: {type(error).__name__}: {message(error)}",
+        source=event.source,
+        cause="try / except around an op that fails on some data only: the trace holds only the side taken",
+        way_out="ask before (torch.linalg.cholesky_ex, a check outside the traced program), or let it fail",
     )
 
 
@@ -48,33 +96,61 @@ def unknown_result(leaf: Any, fn: Any) -> TraceError:
     )
 
 
-def as_trace_error(error: Exception, recorder: Recorder) -> TraceError:
-    if isinstance(error, TraceError):
-        return error
-    events = [event for seen, event in recorder.failures if seen is error]
-    where = f" in {events[-1].symbol.name}" if events else ""
-    inner = f" ({events[0].symbol.name})" if len(events) > 1 else ""
+def written_out_of_sight(tensor: torch.Tensor, fn: Any) -> TraceError:
+    """The error for a tensor from outside that something wrote where nothing is recorded."""
     return TraceError(
-        f"{type(error).__name__}{where}{inner}: {error}",
-        source=events[-1].source if events else _innermost(error),
-        handler=_innermost(error),
-        cause="the program fails in eager as well, or its class has no rule for this op",
-        way_out="run the program once without trace(); add the rule to the class",
+        f"a {type(tensor).__name__} of shape {list(tensor.shape)} from outside was written out of sight, and stays so",
+        source=_definition(fn),
+        cause="another thread of the program, or one that runs beside it, writes into the same tensor",
+        way_out="write it in the thread that is recorded; keep other threads off it meanwhile",
     )
 
 
-def _innermost(error: BaseException) -> Source | None:
-    """The innermost user line of a traceback."""
-    found = None
-    step = error.__traceback__
-    while step is not None:
-        code = step.tb_frame.f_code
-        if not is_internal(code.co_filename):
-            found = Source(code.co_filename, step.tb_lineno, code.co_name)
-        step = step.tb_next
-    return found
+def as_trace_error(error: Exception, recorder: Recorder, fn: Any) -> TraceError:
+    """What to say of whatever ended the program."""
+    if isinstance(error, TraceError):
+        return error
+    seen = unsupported(error, recorder.failures)
+    events = [event for other, event in recorder.failures if other is seen]
+    failure = _failure(seen, events)
+    cause, way_out = cause_of(failure)
+    told = TraceError(
+        _what(failure, events),
+        source=events[-1].source if events else innermost(error) or _definition(fn),
+        handler=_declining(events) if is_declined(seen) else innermost(seen),
+        cause=cause,
+        way_out=way_out,
+    )
+    if not (failure.in_class or is_declined(seen)):
+        told.inside = "inside it"  # a hook, or the backward of a Function
+    return told
+
+
+def _failure(error: BaseException, events: list[Event]) -> Failure:
+    if not events:
+        return Failure(error)
+    classes = {v.cls.__name__: None for v in values_in((events[0].args, events[0].kwargs)) if v.cls is not None}
+    backward = any(event.symbol.name.rpartition(".")[2] in ops.BACKWARD for event in events)
+    return Failure(error, events[0].symbol.name, tuple(classes), backward)
+
+
+def _what(failure: Failure, events: list[Event]) -> str:
+    kind, text = type(failure.error).__name__, failure.text
+    where = f" in {events[-1].symbol.name}" if events else ""
+    inner = f" ({events[0].symbol.name})" if len(events) > 1 else ""
+    inner += f", module {events[-1].module}" if events and events[-1].module else ""
+    if is_declined(failure.error):  # torch's own text lists the modes of the recorder among the handlers
+        text = f"{' and '.join(failure.classes)}.__torch_dispatch__ returned NotImplemented"
+    if re.search(UNINITIALIZED, text):  # torch's own text speaks of load_state_dict
+        text = "a parameter or buffer of a lazy module is not there yet"
+    return f"{kind}{where}{inner}: {text}"
+
+
+def _declining(events: list[Event]) -> Source | None:
+    """The handler that has answered NotImplemented: it is in no traceback."""
+    cls = next((v.cls for e in events[:1] for v in values_in((e.args, e.kwargs)) if v.cls is not None), None)
+    return None if cls is None else rule_source(cls, "__torch_dispatch__")
 
 
 def _definition(fn: Any) -> Source | None:
-    code = getattr(fn, "__code__", None)
-    return Source(code.co_filename, code.co_firstlineno, code.co_name) if code else None
+    return definition(getattr(fn, "__code__", None))

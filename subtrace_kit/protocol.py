@@ -9,7 +9,8 @@ import torch
 
 from .errors import TraceError
 from .intercept import build_wrapper, flat_parts, is_wrapper_type
-from .source import Source
+from .shown import key_text, message, shown
+from .source import Source, building_line, definition, innermost
 
 __all__ = ["flatten", "rule_source", "try_unflatten"]
 
@@ -20,8 +21,7 @@ def rule_source(cls: type, rule: str) -> Source | None:
     """The line where a class defines one of its rules."""
     function: Any = getattr(cls, rule, None)
     function = inspect.unwrap(getattr(function, "__func__", function)) if function else None
-    code = getattr(function, "__code__", None)
-    return Source(code.co_filename, code.co_firstlineno, code.co_qualname) if code else None
+    return definition(getattr(function, "__code__", None), getattr(function, "__qualname__", ""))
 
 
 def flatten(obj: Any, source: Source | None = None) -> tuple[list[str], list[torch.Tensor], Any]:
@@ -44,13 +44,7 @@ def flatten(obj: Any, source: Source | None = None) -> tuple[list[str], list[tor
         names, metadata = flat_parts(obj)
         inner = [getattr(obj, name) for name in names]
     except Exception as error:
-        raise _broken(
-            cls,
-            f"__tensor_flatten__ failed with {type(error).__name__}: {error}",
-            "the list names an attribute that the object does not have",
-            "name only attributes that are set, and leave optional ones out of the list while they are None",
-            source,
-        ) from error
+        raise _flatten_failed(cls, error, source) from error
     for name, tensor in zip(names, inner, strict=True):
         if not isinstance(tensor, torch.Tensor):
             raise _broken(
@@ -84,21 +78,14 @@ def try_unflatten(obj: torch.Tensor, names: list[str], inner: list[torch.Tensor]
     try:
         again = build_wrapper(cls, dict(zip(names, inner, strict=True)), metadata, obj.shape, obj.stride())
     except Exception as error:
-        raise _broken(
-            cls,
-            f"{cls.__name__}.__tensor_unflatten__ failed with {type(error).__name__}: {error}",
-            "the two-argument signature of early releases, or metadata it does not expect",
-            "define __tensor_unflatten__(inner_tensors, metadata, outer_size, outer_stride)",
-            None,
-            "__tensor_unflatten__",
-        ) from error
+        raise _unflatten_failed(cls, error, names, metadata, building_line()) from error
     if type(again) is not cls:
         raise _broken(
             cls,
             f"{cls.__name__}.__tensor_unflatten__ returned {type(again).__name__}, not {cls.__name__}",
             "it hands back an inner tensor, or names another class",
             f"return a {cls.__name__} made from the inner tensors",
-            None,
+            building_line(),
             "__tensor_unflatten__",
         )
     return again
@@ -114,6 +101,48 @@ def no_protocol(cls: type, source: Source | None) -> TraceError:
         cause="the inner tensors of a wrapper can only be known through the flatten protocol",
         way_out=f"add {' and '.join(missing)} to {cls.__name__}",
     )
+
+
+def _flatten_failed(cls: type, error: Exception, source: Source | None) -> TraceError:
+    line = innermost(error)
+    texts = (
+        "the list names an attribute that the object does not have",
+        "name only attributes that are set, and leave optional ones out of the list while they are None",
+    )
+    if line is not None:
+        texts = (
+            "it reads what the object does not have, or not yet",
+            "let it read only what every way to build the object sets",
+        )
+    elif not isinstance(error, AttributeError):
+        texts = (
+            "it does not return a pair: a list of attribute names, and the metadata",
+            'return ["name", ...], metadata',
+        )
+    what = f"__tensor_flatten__ failed with {type(error).__name__}: {message(error)}"
+    told = _broken(cls, what, *texts, source)
+    told.handler = line or told.handler
+    return told
+
+
+def _unflatten_failed(
+    cls: type, error: Exception, names: list[str], metadata: Any, source: Source | None
+) -> TraceError:
+    line = innermost(error)
+    given = f"__tensor_flatten__ gave the inner tensors {names} and the metadata {shown(metadata)}"
+    if line is None and isinstance(error, TypeError):
+        texts = (
+            "a signature other than the one that torch calls, such as the two-argument one of early releases",
+            "define __tensor_unflatten__(inner_tensors, metadata, outer_size, outer_stride)",
+        )
+    elif isinstance(error, LookupError):
+        texts = (f"it looks up what is not there: {given}", "look up the names that __tensor_flatten__ lists")
+    else:
+        texts = (f"it does not take what it is given: {given}", "let it take just what __tensor_flatten__ returns")
+    what = f"{cls.__name__}.__tensor_unflatten__ failed with {type(error).__name__}: {message(error)}"
+    told = _broken(cls, what, *texts, source, "__tensor_unflatten__")
+    told.handler = line or told.handler
+    return told
 
 
 def _broken(
@@ -137,7 +166,7 @@ def hidden_tensor(value: Any, depth: int = 0) -> str | None:
         return None
     for key, item in _items(value):
         if (where := hidden_tensor(item, depth + 1)) is not None:
-            return f" under {key!r}{where}"
+            return f" under {key_text(key)}{where}"
     return None
 
 

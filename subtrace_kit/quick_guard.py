@@ -10,10 +10,11 @@ from typing import Any
 
 import torch
 
+from .guards import same_value
 from .intercept import WithOpaque, any_autocast, global_context, memory_of, no_torch_function, tree_children
 from .owners import module_hooks
 from .proxies import SubclassTensorProxy, TensorProxy
-from .roots import Place
+from .roots import Place, is_simple
 from .trace import Capture, Trace, TrainingFlag
 
 __all__ = ["quick_guard"]
@@ -80,9 +81,11 @@ class _Writer:
             self.require(f"{self.place(tie.fetch)} is {tied}")
         for attribute in self.trace.attributes:
             if not attribute.by_class:
-                self.value(".".join((self.leaves[attribute.argument], *attribute.way)), attribute.value)
+                now = ".".join((self.leaves[attribute.argument], *attribute.way))
+                self.value(now if attribute.ask is None else f"{self.named(attribute.ask)}({now})", attribute.value)
         for constant in self.trace.constants:
-            self.value(self.place(constant.fetch), constant.value)
+            if not constant.by_class:
+                self.value(self.place(constant.fetch), constant.value)
         for owner in self.trace.owners:
             if owner.fetch is not None:
                 self.found[owner.name] = self.variable(self.place(owner.fetch))
@@ -156,7 +159,10 @@ class _Writer:
             self.require(f"{expression} is {self.named(recorded)}")
             return
         now, then = self.variable(expression), self.named(recorded)
-        self.require(f"{now} is {then} or (type({now}) is {self.named(type(recorded))} and {now} == {then})")
+        equal = f"(type({now}) is {self.named(type(recorded))} and {now} == {then})"
+        if isinstance(recorded, float) or not is_simple(recorded):
+            equal = f"{self.named(same_value)}({now}, {then})"
+        self.require(f"{now} is {then} or {equal}")
 
     def tensor(self, name: str, proxy: TensorProxy) -> None:
         """A tensor is what its proxy says, inner tensors and metadata too."""

@@ -22,8 +22,12 @@ from torch.utils.checkpoint import checkpoint
 
 from . import ops, refusals
 from .errors import TraceError
+from .fake import fails_without_data
 from .intercept import (
+    FROM_OUTSIDE,
     RANDOM_STATE,
+    RECLASSED,
+    FakeTensor,
     Modes,
     OpOverload,
     base_of,
@@ -31,14 +35,17 @@ from .intercept import (
     flatten_tree,
     global_context,
     handles_functions,
+    handles_ops,
     is_wrapper_type,
     lacks_protocol,
     no_torch_function,
 )
 from .module_paths import ModulePaths
 from .node_lines import NodeLines
+from .numbers import perturbed
 from .ops import OpInfo, function_symbol, op_info, written_tensors
 from .protocol import no_protocol
+from .roots import Place
 from .seen import Watch
 from .snapshot import Snapshot
 from .source import building_line, located, nearest_line
@@ -51,6 +58,8 @@ from .values import Event, Value
 __all__ = ["Recorder"]
 
 TOP, FUNCTION, ATEN, APPLY = range(4)
+_BY_DATA = (RuntimeError, ValueError, ArithmeticError, LookupError)
+"""Errors that an op may raise because of its data."""
 CHECKPOINT = Symbol("torch.utils.checkpoint.checkpoint", Kind.FUNCTION, checkpoint)
 
 
@@ -102,12 +111,13 @@ class Recorder:
         self.modes = Modes(self)
         self.base_modes = dispatch_depth() + 1
         self.passing: Any = None
-        self.generators: set[int] = set()  # those that were there before the program
+        self.generators: dict[int, Any] = {}  # those that were there before the program
+        self.states: dict[int, torch.Tensor] = {}  # the states that ops have left them in
         self.handed_out = 0  # how many numbers from data the program has been given
         self.perturb = perturb
         self.data_dependent = 0  # how many ops so far had a result whose shape depends on data
         self.backward_ran = False
-        self.without_gradient: dict[int, Value] = {}  # tensors from outside whose gradient the program found missing
+        self.gradients: dict[int, Value] = {}  # tensors from outside of whose gradients the program has asked
         self.properties: set[Value] = set()  # what was read from properties
         self.default_dtype = torch.get_default_dtype()
         self.paused = False
@@ -130,6 +140,17 @@ class Recorder:
             event = Event(Symbol(f"torch.{name}", Kind.FUNCTION, func), None, None, nearest_line())
             event.writes = True
             return self.run(event, FUNCTION, func, args, kwargs)
+        if name in FROM_OUTSIDE:
+            if id(args[0]) not in self.places.seen and self.at_function_level:
+                raise self.refuse(refusals.from_outside(name, nearest_line()))
+            if not self.at_function_level:
+                self.emit(self.escape(f"torch.{name}"))
+            event = Event(Symbol(f"torch.{name}", Kind.FUNCTION, func), None, None, nearest_line())
+            return self.run(event, FUNCTION, func, args, kwargs)
+        if name in RECLASSED:
+            if any(isinstance(a, type) and handles_ops(a) for a in args):
+                return func(*args, **kwargs)  # it is built in several steps: not ready to be looked at
+            return self.run(Event(function_symbol(func), None, None, nearest_line()), FUNCTION, func, args, kwargs)
         if kind in (FUNCTION, ATEN):
             if name in ops.LEAVES_TORCH:
                 return self.read_inside(name, func, args, kwargs)
@@ -147,26 +168,34 @@ class Recorder:
         if name in ops.BACKWARD:
             self.backward_ran = True
             call = self.through_outside(func)
+        if name == "__set__" and func.__self__.__name__ == "data":
+            with self.bookkeeping:
+                self.store.value(args[0])
+                self.snapshot.remember(args[0])
         if name in ops.GRAPH_CHANGES and args[0].requires_grad:
             self.keep_graph(args[0])
         if self.store.pending:
             with self.bookkeeping:
                 self.store.settle_holders(None)
+        gradient = name == "__get__" and func.__self__.__name__ == "grad"
+        if gradient and not self.backward_ran:
+            with self.bookkeeping:
+                self.store.find_gradient(args[0])
         out = self.run(event, FUNCTION, call, args, kwargs)
-        if out is None and name == "__get__":
-            self.note_absence(event, args[0])
+        if gradient:
+            self.note_gradient(event, args[0], out)
         if name in ops.HOOKS:
             self.snapshot.watch_handle(out)
         return out
 
-    def note_absence(self, event: Event, tensor: torch.Tensor) -> None:
-        """A gradient that is not there, as the program may ask: so it must be at each run."""
+    def note_gradient(self, event: Event, tensor: torch.Tensor, out: Any) -> None:
+        """A gradient that is there or not, as the program may ask: so it must be at each run."""
         value = self.store.known(tensor)
         if value is not None and value.root.outside and not self.backward_ran:
-            self.without_gradient[id(value.root)] = value.root  # known before the run, so the guard looks
-            return
-        event.out = self.store.numbers.new(None, "grad", guarded=True)
-        self.emit(event)
+            self.gradients[id(value.root)] = value.root  # known before the run, so the guard looks
+        elif out is None:
+            event.out = self.store.numbers.new(None, "grad", guarded=True)
+            self.emit(event)
 
     def answer(self, func: Any, args: tuple, kwargs: dict) -> Any:
         """A question about a tensor; where its kind does not tell the answer, each run must give the same."""
@@ -182,8 +211,7 @@ class Recorder:
     def read_inside(self, name: str, func: Any, args: tuple, kwargs: dict) -> Any:
         """Data taken out of torch inside a handler: a list is compared at each run, the rest is noted."""
         out = func(*args, **kwargs)
-        event = Event(ops.ESCAPE, (ops.LEAVES_TORCH[name],), {}, nearest_line())
-        event.writes = True
+        event = self.escape(ops.LEAVES_TORCH[name])
         if name == "tolist":
             with self.bookkeeping:
                 event = Event(function_symbol(func), self.store.map_in(args, []), {}, event.source)
@@ -191,6 +219,12 @@ class Recorder:
         self.emit(event)
         self.data_dependent += 1
         return out
+
+    def escape(self, how: str) -> Event:
+        """The event that keeps a handler from being lowered."""
+        event = Event(ops.ESCAPE, (how,), {}, nearest_line())
+        event.writes = True
+        return event
 
     def apply(self, cls: type, call: Callable[..., Any], args: tuple, kwargs: dict) -> Any:
         """`cls.apply` of an autograd.Function."""
@@ -225,6 +259,8 @@ class Recorder:
                 raise self.refuse(no_protocol(cls, nearest_line()))
         info = op_info(func)
         kind = self.kinds[-1]
+        if wrapped and func.overloadpacket is ops.aten.set_:
+            raise self.refuse(refusals.moved_wrapper(nearest_line()))
         if info.takes_storage and kind in (TOP, APPLY) and any(isinstance(a, torch.UntypedStorage) for a in args):
             raise self.refuse(refusals.raw_storage(nearest_line()))
         # Directly inside a function the nearest line is the function's own, unless a class handles functions.
@@ -234,7 +270,7 @@ class Recorder:
             self.nodes.credit(event)
         if func is ops.LIFT:
             self.store.constant(args[0], remade=kind == FUNCTION and not self.open_events[-1].unrolls)
-        event.writes = info.mutable or info.random
+        event.writes = info.mutable or info.random or not info.returns  # an op without a result is a check
         if wrapped:
             return self.run(event, ATEN, self.send_to_class, args, kwargs, func)
         return self.run_plain(event, info, args, kwargs)
@@ -247,16 +283,24 @@ class Recorder:
         try:
             out = event.symbol.fn(*args, **kwargs)
         except BaseException as error:
+            event.doubtful = isinstance(error, _BY_DATA) and not self.fails_without_data(event, args, kwargs)
             self.failures.append((error, event))
             raise
         with no_torch_function():
             event.out = self.results(event, info, args, out)
             if self.watch is not None:
                 self.watch.end(event)
+            if info.random:
+                self.note_generators()
         event.checked = info.dynamic or info.reads
         if event.writes or self.store.has_value(event.out):
             self.emit(event)
         return out
+
+    def fails_without_data(self, event: Event, args: tuple, kwargs: dict) -> bool:
+        """Whether an op fails for the kind of its arguments, whatever their data are."""
+        with self.bookkeeping:
+            return fails_without_data(event.symbol.fn, args, kwargs)
 
     def open_plain(self, event: Event, info: OpInfo, args: tuple, kwargs: dict) -> None:
         """Write down the arguments of an op on plain tensors."""
@@ -360,6 +404,9 @@ class Recorder:
                     self.watch.end(event)
             event.checked = self.data_dependent > before
         except BaseException as error:
+            first = not self.failures or self.failures[-1][0] is not error
+            if first and kind == FUNCTION and isinstance(error, _BY_DATA):
+                event.doubtful = not self.fails_without_data(event, args, kwargs)
             self.failures.append((error, event))
             raise
         finally:
@@ -420,14 +467,13 @@ class Recorder:
             or (kind == FUNCTION and getattr(event.symbol.fn, "__name__", "") in ops.EFFECTS)
         ):
             self.emit(event)
-        return self.hand_out(out, event.out) if taken else out
+        return self.hand_out(out, event.out, getattr(event.symbol.fn, "__name__", "")) if taken else out
 
-    def hand_out(self, number: Any, value: Value) -> Any:
+    def hand_out(self, number: Any, value: Value, name: str) -> Any:
         """A number with a memory; a changed one where the recorder looks for what depends on it."""
         self.handed_out += 1
-        if self.perturb:
-            number = not number if isinstance(number, bool) else number * 1.0625 + 0.03125
-        return traced(self, number, value)
+        number = perturbed(number) if self.perturb else number
+        return number if name == "__float__" else traced(self, number, value)
 
     @property
     def at_function_level(self) -> bool:
@@ -438,6 +484,16 @@ class Recorder:
     def applies(self) -> bool:
         """Whether an autograd.Function runs."""
         return APPLY in self.kinds
+
+    def check_generator(self, generator: torch.Generator) -> None:
+        """Refuse a generator whose state something else than a recorded op has set."""
+        if (known := self.states.get(id(generator))) is not None and not torch.equal(known, generator.get_state()):
+            raise self.refuse(refusals.set_generator(nearest_line()))
+
+    def note_generators(self) -> None:
+        """Remember the states of the generators that an op may have drawn from."""
+        for key in self.states:
+            self.states[key] = self.generators[key].get_state()
 
     def latest(self) -> Event | None:
         """The top-level event that goes on, or the last one."""
@@ -471,10 +527,20 @@ class Recorder:
         return error
 
     def find_places(self, obj: torch.Tensor, name: str) -> list[Any]:
-        """Where a tensor from outside is kept; if nowhere that is known, the functions that run are looked through."""
+        """Where a tensor from outside is kept; if nowhere that is known, the functions that run are looked through.
+
+        A backward finds what autograd keeps: that alone may be held without a place.
+        """
         if id(obj) not in self.places.tensors:
             self.places.add_frame(sys._getframe(1), _run_program_code)
-        return self.places.find(obj, name)
+        if places := self.places.find(obj):
+            return places
+        if (leaf := self.snapshot.leaf_with(obj)) is not None:
+            return [Place("gradient", lambda: leaf.grad)]
+        shape_only = isinstance(obj, FakeTensor) or obj.is_meta  # a class may compute shapes with such
+        if self.nodes is None and not shape_only:
+            raise self.refuse(refusals.unknown_origin(obj, nearest_line()))
+        return [Place(name, lambda: obj)]
 
     def branch_on_number(self) -> TraceError:
         """Refuse a comparison or truth test of a number that was taken out of a tensor."""

@@ -31,7 +31,7 @@ def of_function(func: Any, name: str, args: tuple, source: Source | None, store:
     texts: tuple[str, str, str] | None = None
     if name in _SPECIAL:
         texts = _SPECIAL[name](func, args, store)
-    elif in_functorch():
+    if texts is None and in_functorch():
         texts = (
             "a functorch transform (vmap, grad, jvp, ...) inside the program",
             "inside a transform torch hands out stand-ins for the real tensors",
@@ -77,10 +77,21 @@ def _set(func: Any, args: tuple, store: Store) -> tuple[str, str, str] | None:
     )
 
 
+def _dual(func: Any, args: tuple, store: Store) -> tuple[str, str, str] | None:
+    if in_functorch():  # jvp makes dual tensors too
+        return None
+    return (
+        "forward-mode derivatives (torch.autograd.forward_ad) inside the program",
+        "a dual tensor belongs to the dual_level() of the recorded run, which is gone at the next one",
+        "enter dual_level() and make the dual tensors outside, and call the trace on them; or use a backward",
+    )
+
+
 _SPECIAL: dict[str, Any] = {
     **dict.fromkeys(ops.LEAVES_TORCH, _reader),
     **dict.fromkeys(ops.BRANCHES, _branch),
     **dict.fromkeys(ops.HOOKS, _hook),
+    **dict.fromkeys(ops.DUAL, _dual),
     "__set__": _set,
 }
 
@@ -92,6 +103,27 @@ def branch_on_number(source: Source | None) -> TraceError:
         source=source,
         cause="an `if`, comparison or conversion of .item(): the trace holds only the side taken",
         way_out="use torch.where on the tensor, or take the decision outside the traced program",
+    )
+
+
+def unknown_origin(tensor: torch.Tensor, source: Source | None) -> TraceError:
+    """The error for a tensor that the recorder has not seen and that no variable holds."""
+    return TraceError(
+        f"a {type(tensor).__name__} of shape {list(tensor.shape)} of unknown origin",
+        source=source,
+        cause="it was made where nothing is recorded (torch.Tensor([...]), another thread, C++, `._base`),"
+        " or kept where nobody looks",
+        way_out="make it by a function (torch.tensor), pass it as an argument, or keep it in a variable or attribute",
+    )
+
+
+def moved_wrapper(source: Source | None) -> TraceError:
+    """The error for set_ on a wrapper."""
+    return TraceError(
+        "set_() on a wrapper tensor",
+        source=source,
+        cause="it moves the outer shell to other memory, which it does not have, and cannot be taken back",
+        way_out="write into the tensor with copy_, or build a new one",
     )
 
 
@@ -154,6 +186,26 @@ def unseen_apply(tensor: torch.Tensor, source: Source | None) -> TraceError:
         source=source,
         cause="its `apply` was taken hold of before the recording: `f = MyFunction.apply` at import",
         way_out="call MyFunction.apply(...) in the program",
+    )
+
+
+def set_generator(source: Source | None) -> TraceError:
+    """The error for a random generator whose state the program sets by a method of the generator."""
+    return TraceError(
+        "the program sets the state of a torch.Generator",
+        source=source,
+        cause="generator.manual_seed(), seed() or set_state(): torch lets nobody see these calls",
+        way_out="set the generator before each run, outside the traced program, or use torch.manual_seed",
+    )
+
+
+def from_outside(name: str, source: Source | None) -> TraceError:
+    """The error for a tensor over memory that the program has made outside torch."""
+    return TraceError(
+        f"torch.{name} of an array that the program has made",
+        source=source,
+        cause="numbers computed outside torch would be frozen into the trace",
+        way_out="make it before, and keep it in a variable that the program finds; or stay in torch ops",
     )
 
 

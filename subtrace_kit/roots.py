@@ -72,8 +72,10 @@ class Place:
 
 def is_simple(value: Any) -> bool:
     """Whether a value is a Python constant: a number, a text, None, a dtype, an enum, or a tuple of them."""
-    if type(value) in _ATOMS or isinstance(value, (enum.Enum, numbers.Number)):
+    if type(value) in _ATOMS or isinstance(value, (enum.Enum, numbers.Number, str, bytes)):
         return not isinstance(value, TracedNumber)
+    if type(value).__module__ == "numpy" and hasattr(value, "dtype") and not hasattr(value, "__array_finalize__"):
+        return True  # one of numpy's scalars
     return type(value) in (tuple, frozenset) and all(map(is_simple, value))
 
 
@@ -125,7 +127,8 @@ def function_roots(function: types.FunctionType) -> Iterator[Root]:
         yield Place(name, lambda index=index: (function.__defaults__ or ())[index]), names, None  # type: ignore[misc]
     for name in function.__kwdefaults__ or ():
         yield Place(name, lambda name=name: (function.__kwdefaults__ or {})[name]), names, None  # type: ignore[misc]
-    for name in sorted(globals_of_code(code) & space.keys()):
+    wanted = globals_of_code(code) | (names if "globals" in names else frozenset())
+    for name in sorted(wanted & space.keys()):
         yield Place(name, lambda name=name: space[name]), names, (space, "item", name)  # type: ignore[misc]
     for name in sorted(steps_of_code(code)):
         if name.startswith("IMPORT_NAME ") and (module := sys.modules.get(name.split()[1])) is not None:
@@ -189,6 +192,11 @@ def steps_of_code(code: types.CodeType) -> frozenset[str]:
     steps = list(dis.get_instructions(code))
     found = {f"{s.opname} {s.argval}" if s.opname in _NAMED_STEPS else s.opname for s in steps}
     kinds = [s.opname for s in steps]
+    if any(
+        a.opname == "LOAD_CONST" and isinstance(a.argval, bool) and b == "IS_OP"
+        for a, b in zip(steps, kinds[1:], strict=False)
+    ):
+        found.add("IS_OP bool")
     if kinds.count("PUSH_EXC_INFO") > kinds.count("WITH_EXCEPT_START"):
         found.add("except")
     for part in code.co_consts:

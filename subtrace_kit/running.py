@@ -12,10 +12,12 @@ from typing import Any
 
 from .codegen import generate
 from .errors import TraceError
-from .guards import difference, same_metadata
+from .guards import difference, same_value
 from .intercept import no_torch_function
 from .owners import MISSING, module_hooks
 from .quick_guard import quick_guard
+from .shown import instead, message
+from .tensor_facts import gradient_kind
 from .trace import Attribute, Constant, Trace, TrainingFlag
 
 __all__ = ["Runner", "runner"]
@@ -116,7 +118,7 @@ class Runner:
                 bound = next((ln.bound for ln in reversed(self.lines[: index + 1]) if ln.bound is not None), None)
             step = step.tb_next
         name = f" in {bound.symbol.name}" if bound else ""
-        what = f"{type(error).__name__}{name} while the trace ran: {error}"
+        what = f"{type(error).__name__}{name} while the trace ran: {message(error)}"
         cause = "data of another kind than recorded, or an op that fails on them in eager as well"
         way_out = "run the program without the kit on the same input; trace again with such input"
         if str(error).startswith(CHANGED_DATA):
@@ -124,7 +126,9 @@ class Runner:
             cause = (
                 "a number or a size that came out of a tensor is a constant of this trace: a handler computes with it"
             )
-            way_out = "trace again on such data; keep it a 0-dim tensor; a trace as written computes most numbers anew"
+            way_out = (
+                "trace again on such data; keep it a 0-dim tensor; `t` itself, not lower(t), computes most numbers anew"
+            )
         told = TraceError(
             what,
             source=bound.source if bound else None,
@@ -150,9 +154,11 @@ def check_captures(trace: Trace, captured: dict[str, Any]) -> None:
         if (changed := flag_difference(flag)) is not None:
             raise _changed(f"module {flag.path or trace.name}: {changed[0]}", changed[1])
     for constant in trace.constants:
+        if constant.by_class:
+            continue
         if found := constant_difference(constant):
-            if constant.path.endswith(".grad") and constant.value is None:
-                raise _tie_broken(constant.path, "")
+            if constant.path.endswith(".grad"):
+                raise _tie_broken(constant.path, "", constant.value)
             raise _changed(f"{constant.path}: {found}", "a Python value that the program reads was changed")
 
 
@@ -174,7 +180,12 @@ def constant_difference(constant: Constant) -> str:
 
 
 def _value_difference(now: Any, then: Any) -> str:
-    return "" if type(now) is type(then) and same_metadata(now, then) else f"{now!r} instead of {then!r}"
+    return "" if same_value(now, then) else instead(now, then)
+
+
+def is_changed_data(error: TraceError) -> bool:
+    """Whether a run was refused because of a number or a size that its data gave."""
+    return str(error).startswith(CHANGED_DATA)
 
 
 def look(fetch: Callable[[], Any]) -> Any:
@@ -185,9 +196,15 @@ def look(fetch: Callable[[], Any]) -> Any:
         return MISSING
 
 
-def _tie_broken(path: str, other: str) -> TraceError:
+def _tie_broken(path: str, other: str, recorded: Any = None) -> TraceError:
     if other:
         return _changed(f"argument {path}: no longer the same tensor as {other}", "one of them was replaced")
+    if recorded is not None:
+        return TraceError(
+            f"the gradient of {path.removesuffix('.grad')} is gone, or of another kind than when it was recorded",
+            cause="zero_grad() or a gradient set to None between the recording and this run",
+            way_out="trace again as the gradients are now (jit does), or leave a gradient there before each run",
+        )
     return TraceError(
         f"the gradient of {path.removesuffix('.grad')} is there now; the program found None when it was recorded",
         cause="gradients that an earlier backward left: zero_grad() in the program saw none to reset",
@@ -198,13 +215,19 @@ def _tie_broken(path: str, other: str) -> TraceError:
 def _attribute_difference(attribute: Attribute, leaf: Any) -> str:
     if attribute.by_class:
         return ""
-    return _value_difference(look(lambda: functools.reduce(getattr, attribute.way, leaf)), attribute.value)
+    now = look(lambda: functools.reduce(getattr, attribute.way, leaf))
+    return _value_difference(now if attribute.ask is None else attribute.ask(now), attribute.value)
 
 
 def _attribute_changed(path: str, attribute: Attribute, found: str) -> TraceError:
+    where, fact = ".".join((path, *attribute.way)), f"{attribute.fact} " if attribute.fact else ""
+    if attribute.ask is gradient_kind:
+        return _tie_broken(f"{where}.grad", "", attribute.value)
     return TraceError(
-        f"argument {'.'.join((path, *attribute.way))}: {found}",
-        cause="a Python attribute that the program or a handler reads, and that is no part of the metadata",
+        f"argument {where}: {fact}{found}",
+        cause=f"the program or a class may ask for it ({attribute.fact})"
+        if fact
+        else "a Python attribute that the program or a handler reads, and that is no part of the metadata",
         way_out="trace again with such arguments, or use subtrace_kit.jit; return it from __tensor_flatten__",
     )
 

@@ -14,6 +14,7 @@ from .intercept import build_wrapper, flat_parts, flatten_tree, is_wrapper_type
 from .outcome import Items, Outcome, all_facts, gradients, look, tree_facts, walk
 from .outside import Outside
 from .sent_ops import SentOps
+from .shown import message
 from .trace import Trace
 from .undo import captured_tensors, generators, given_back, random_state, torch_state
 
@@ -75,7 +76,7 @@ def _noting(ops: SentOps | None) -> Any:
 
 
 def _told(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}".splitlines()[0]
+    return f"{type(error).__name__}: {message(error)}".splitlines()[0]
 
 
 def _no_gradients(before: Items) -> Outcome:

@@ -9,6 +9,7 @@ import torch
 
 from .intercept import memory_of, set_version, storage_id, unwatched
 from .owners import Owners
+from .tensor_facts import kind_of
 from .twins import changes_graph
 from .wrapper_state import State, read_state, write_state
 
@@ -20,7 +21,9 @@ class Snapshot:
 
     def __init__(self) -> None:
         self._data: dict[int, tuple[torch.UntypedStorage, torch.UntypedStorage]] = {}
-        self._geometry: dict[int, tuple[torch.Tensor, torch.UntypedStorage, tuple[Any, ...]]] = {}
+        self._geometry: dict[int, tuple[torch.Tensor, torch.Tensor, tuple[Any, ...]]] = {}  # tensor, alias
+        self._versions: list[tuple[torch.Tensor, int]] = []
+        self._classes: list[tuple[Any, type]] = []
         self._outside: set[int] = set()  # memory of inputs and captured tensors
         self._objects: dict[int, tuple[Any, State, tuple[Any, ...]]] = {}
         self._generators: dict[int, tuple[torch.Generator, torch.Tensor]] = {}
@@ -48,11 +51,26 @@ class Snapshot:
     def watch_leaf(self, tensor: torch.Tensor) -> None:
         """Remember the gradient and the flag of a tensor that was there before the program."""
         if id(tensor) not in self._grads:
+            self._classes.append((tensor, type(tensor)))
             with unwatched():
                 if changes_graph(tensor):
                     self.fragile.append(tensor)
                 grad = tensor.grad if tensor.is_leaf else None
                 self._grads[id(tensor)] = (tensor, grad, tensor.requires_grad, tensor.is_leaf)
+
+    def gradient_before(self, tensor: Any) -> Any:
+        """What kind of gradient a tensor had when it was first remembered."""
+        return kind_of(self._grads[id(tensor)][1]) if id(tensor) in self._grads else None
+
+    def leaf_with(self, gradient: torch.Tensor) -> Any:
+        """The tensor from before the program that had this gradient, and still has it."""
+        with unwatched():
+            found = (t for t, grad, *_ in self._grads.values() if grad is gradient and t.is_leaf and t.grad is grad)
+            return next(found, None)
+
+    def reclassed(self) -> list[tuple[Any, type]]:
+        """The tensors whose Python class is another one now, and what it was."""
+        return [(obj, cls) for obj, cls in self._classes if type(obj) is not cls]
 
     def state_before(self, obj: Any) -> State | None:
         """The Python attributes that a wrapper had when it was first remembered."""
@@ -69,6 +87,16 @@ class Snapshot:
                 self._other_layouts.add(id(tensor))
             elif not tensor.is_meta:
                 self._outside.add(memory_of(tensor))
+                if not tensor.is_inference():
+                    self._versions.append((tensor, tensor._version))
+
+    def written_unseen(self) -> torch.Tensor | None:
+        """A tensor from outside that was written, and not by an op that was seen: its data are gone."""
+        with unwatched():
+            for tensor, version in self._versions:
+                if tensor._version != version and memory_of(tensor) not in self._data:
+                    return tensor
+        return None
 
     def is_lost(self, tensor: torch.Tensor) -> bool:
         """Whether a write into a tensor could not be taken back: it is sparse and from outside."""
@@ -87,7 +115,7 @@ class Snapshot:
             storage = tensor.untyped_storage()
             if storage_id(storage) not in self._outside:
                 return
-            self._geometry.setdefault(id(tensor), (tensor, storage, _geometry(tensor)))
+            self._geometry.setdefault(id(tensor), (tensor, tensor.data, _geometry(tensor)))
             if storage_id(storage) not in self._data:
                 self._data[storage_id(storage)] = (storage, storage.clone())
 
@@ -102,11 +130,14 @@ class Snapshot:
                     storage.resize_(data.nbytes())
                 storage.copy_(data)
             # The first that was seen last: views share the version of their base, and were seen after it.
-            for tensor, storage, (size, stride, offset, version) in reversed(self._geometry.values()):
-                moved = memory_of(tensor) != storage_id(storage)
-                if moved or _geometry(tensor)[:3] != (size, stride, offset):
-                    tensor.set_(storage, offset, size, stride)
+            for tensor, alias, (size, stride, offset, version) in reversed(self._geometry.values()):
+                if memory_of(tensor) != memory_of(alias) or tensor.dtype is not alias.dtype:
+                    tensor.data = alias
+                elif _geometry(tensor)[:3] != (size, stride, offset):
+                    tensor.set_(alias.untyped_storage(), offset, size, stride)
                 set_version(tensor, version)
+            for obj, cls in self.reclassed():
+                obj.__class__ = cls
             for obj, state, (size, stride, offset, version) in self._objects.values():
                 write_state(obj, state)
                 if _geometry(obj)[:3] != (size, stride, offset):

@@ -12,7 +12,10 @@ from typing import Any
 
 import torch
 
-__all__ = ["Source", "building_line", "is_internal", "located", "nearest_line", "source_of"]
+__all__ = [
+    "Source", "building_line", "definition", "innermost", "is_internal", "located", "nearest_line", "source_of",
+    "user_lines",
+]  # fmt: skip
 
 _TORCH = os.path.dirname(torch.__file__) + os.sep
 _KIT = os.path.dirname(__file__) + os.sep
@@ -51,8 +54,8 @@ class Source:
         return linecache.getline(self.file, self.line).strip()
 
     def describe(self) -> str:
-        """Full path, line and text, as an error message shows them."""
-        where = f"{self.file}:{self.line}"
+        """Full path (`cell` in a notebook), line and text, as an error message shows them."""
+        where = self.place if _is_cell(self.file) else f"{self.file}:{self.line}"
         function = f" in {self.function}" if self.function else ""
         return f"{where}{function}" + (f": {self.text}" if self.text else "")
 
@@ -87,6 +90,38 @@ def source_of(frame: FrameType) -> Source:
     if (source := _sources.get(key)) is None:
         source = _sources[key] = Source(*key)
     return source
+
+
+def definition(code: CodeType | None, name: str = "") -> Source | None:
+    """The `def` line of a function; its code begins at the first decorator."""
+    if code is None:
+        return None
+    lines = range(code.co_firstlineno, code.co_firstlineno + _DECORATORS)
+    defined = (n for n in lines if linecache.getline(code.co_filename, n).lstrip().startswith(("def ", "async def ")))
+    first = code.co_firstlineno if code.co_name == "<lambda>" else next(defined, code.co_firstlineno)
+    return Source(code.co_filename, first, name or code.co_name)
+
+
+_DECORATORS = 20
+"""Lines of decorators that are looked through."""
+
+
+def user_lines(error: BaseException) -> list[Source]:
+    """The lines of user code in the traceback of an error, outermost first."""
+    found = []
+    step = error.__traceback__
+    while step is not None:
+        code = step.tb_frame.f_code
+        if not is_internal(code.co_filename):
+            found.append(Source(code.co_filename, step.tb_lineno, code.co_name))
+        step = step.tb_next
+    return found
+
+
+def innermost(error: BaseException) -> Source | None:
+    """The innermost line of user code in the traceback of an error."""
+    lines = user_lines(error)
+    return lines[-1] if lines else None
 
 
 _BUILDING = frozenset({"__new__", "__init__", "__tensor_unflatten__"})

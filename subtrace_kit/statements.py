@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import keyword
 from typing import Any
 
 import torch
@@ -90,7 +91,8 @@ def _resolves(name: str, fn: Any) -> bool:
 
 
 def _op_name(name: str) -> str:
-    return name if name.startswith("aten.") else f"torch.ops.{name}"
+    space, op, overload = (name if name.startswith("aten.") else f"torch.ops.{name}").rpartition(".")
+    return f"getattr({space}, {overload!r})" if keyword.iskeyword(overload) else f"{space}{op}{overload}"
 
 
 def op_text(bound: BoundSymbol, literals: Literals) -> str:

@@ -9,7 +9,14 @@ import torch
 
 from . import ops, refusals
 from .attached import hidden, holder_of
-from .intercept import flat_parts, handles_functions, is_wrapper_type, lacks_protocol, made_by_function
+from .intercept import (
+    flat_parts,
+    global_context,
+    handles_functions,
+    is_wrapper_type,
+    lacks_protocol,
+    made_by_function,
+)
 from .numbers import Numbers, guard_number
 from .pending import Pending
 from .protocol import flatten, no_protocol, try_unflatten
@@ -27,6 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["Store"]
 
 
+_READ_GRADIENT: Any = getattr(torch.Tensor, "grad").__get__  # noqa: B009
 _ATOMS = frozenset({int, float, bool, str, type(None), torch.dtype, torch.device, torch.Size})
 
 
@@ -81,8 +89,10 @@ class Store:
             return map_tree(lambda leaf: self.map_in(leaf, wrappers), tree)
         if isinstance(tree, torch.Generator):
             # Below the function the same generator comes as another Python object.
-            if self.recorder.at_function_level and id(tree) not in self.recorder.generators:
-                raise self.recorder.refuse(refusals.unknown_generator(nearest_line()))
+            if self.recorder.at_function_level:
+                if id(tree) not in self.recorder.generators:
+                    raise self.recorder.refuse(refusals.unknown_generator(nearest_line()))
+                self.recorder.check_generator(tree)
             self.recorder.snapshot.watch_generator(tree)
         return tree.value if isinstance(tree, TracedNumber) else tree
 
@@ -354,6 +364,8 @@ class Store:
         The program may have changed Python attributes of a wrapper before its first use: it is taken in
         as it was, and what has changed is written down.
         """
+        if (holder := self.holds_as_gradient(obj)) is not None:
+            return self.take_gradient(obj, holder)
         now: list[tuple[Any, State]] = []
         self.rewind(obj, now)
         if id(obj) not in self.recorder.places.tensors:
@@ -364,6 +376,32 @@ class Store:
         for wrapper, state in now:
             write_state(wrapper, state)
         return self.sync(obj) if now else value
+
+    def holds_as_gradient(self, obj: torch.Tensor) -> Value | None:
+        """The tensor from outside whose gradient a tensor is."""
+        if id(obj) in self.recorder.places.tensors:
+            return None
+        holder = self.recorder.snapshot.leaf_with(obj)
+        value = None if holder is None else self.known(holder)
+        return value if value is not None and value.root.outside else None
+
+    def find_gradient(self, obj: torch.Tensor) -> None:
+        """Take in the gradient that a tensor from outside had before the program."""
+        value = self.value(obj)
+        gradient = obj.grad if obj.is_leaf else None
+        if gradient is not None and self.known(gradient) is None and self.holds_as_gradient(gradient) is value:
+            self.take_gradient(gradient, value)
+
+    def take_gradient(self, obj: torch.Tensor, holder: Value) -> Value:
+        """Take in a gradient from before the program: read from the tensor that has it at the start of each run."""
+        self.recorder.gradients[id(holder.root)] = holder.root
+        value = self.add_input(obj, "grad")
+        read = Event(ops.function_symbol(_READ_GRADIENT), (holder.root,), {}, nearest_line())
+        read.out, read.context = value, global_context(self.recorder.base_modes)
+        value.born = read
+        self.recorder.top.insert(0, read)
+        self.recorder.properties.add(value.root)
+        return value
 
     def check_listed(self, obj: torch.Tensor) -> None:
         """Refuse a tensor that is only found as an attribute of another one from outside."""

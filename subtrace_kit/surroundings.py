@@ -29,6 +29,7 @@ from .facts import (
     names_of_class,
     overriding,
 )
+from .indirect import SETTINGS, cached_tensors, fetched_names, filled, is_cache, is_iterator, leads_to
 from .intercept import flat_parts, hooks_of_all_modules, is_wrapper_type
 from .roots import (
     DESCRIBING,
@@ -75,10 +76,15 @@ class Surroundings:
     Args:
         fn: The program.
         arguments: The paths and leaves of its arguments: classes may have handlers, modules and functions come in.
+        handlers: Instead of a program, classes whose handlers and Functions are looked into.
     """
 
-    def __init__(self, fn: Any, arguments: Iterable[tuple[str, Any]] = ()) -> None:
+    def __init__(
+        self, fn: Any, arguments: Iterable[tuple[str, Any]] = (), handlers: Iterable[type] | None = None
+    ) -> None:
         self.program = fn
+        self.of_handlers = handlers is not None
+        self.called_again: dict[type, None] = {}  # classes whose methods a trace as written calls again
         self.tensors: dict[int, list[Place]] = {}
         self.wrappers: list[torch.Tensor] = []
         self.modules: list[tuple[Place, torch.nn.Module]] = []
@@ -98,7 +104,9 @@ class Surroundings:
         self.looks: list[tuple[Place, Any, frozenset[str]]] = []  # keys of dicts
         self.asks: list[tuple[Place, Any, frozenset[str]]] = []  # names of attributes
         self.sure: list[int] = []  # the depth of an optimizer, all of which is read
-        self.visit_roots(roots(fn), 0)
+        self.visit_roots(() if self.of_handlers else roots(fn), 0)
+        for cls in handlers or ():
+            self.visit_class(cls, 0)
         for path, leaf in arguments:
             if is_wrapper_type(type(leaf)):
                 self.visit_class(type(leaf), 0)
@@ -162,10 +170,19 @@ class Surroundings:
         maybe = [*self.maybe, *(self.looks if looks else ()), *(self.asks if asks else ())]
         named = self.names.issuperset
         self.constants += [(place, value) for place, value, names in maybe if every or named(names)]
+        self.constants.append((Place("the default dtype", torch.get_default_dtype), torch.get_default_dtype()))
+        for told, ask, mentions in SETTINGS:
+            if self.user_names & mentions:
+                self.constants.append((Place(told, ask), ask()))
         stored = {step.split()[1] for step in self.steps if step.startswith(("STORE_ATTR ", "DELETE_ATTR "))}
         for cls in self.classes:
             for name in stored - vars(cls).keys():
                 self.bindings.append((class_place(cls, name), cls, "attribute", name))
+
+    @property
+    def looks_at_classes(self) -> bool:
+        """Whether user code asks for the very class of a number: `is True`, type(), isinstance(..., bool)."""
+        return "IS_OP bool" in self.steps or bool(self.user_names & {"type", "bool", "__class__"})
 
     def asks_for_unknown(self) -> bool:
         """Whether user code may ask for attributes by a name that it does not mention."""
@@ -194,6 +211,7 @@ class Surroundings:
         """Note a value and what it holds."""
         if is_simple(value):
             self.note(place, value)
+            self.names.update(fetched_names(value))
         elif isinstance(value, torch.Tensor):
             self.visit_tensor(place, value, depth)
         elif isinstance(value, torch.Generator):
@@ -202,10 +220,24 @@ class Surroundings:
             self.note(place, value)
             if is_user_class(value):
                 self.visit_class(value, depth)
+            if is_user_class(type(value)):
+                self.visit_class(type(value), depth)
         elif isinstance(value, types.ModuleType):
             self.visit_python_module(place, value)
+        elif id(value) in self.seen and (is_iterator(value) or is_cache(value)):
+            return
+        elif (found := leads_to(place, value)) is not None:
+            self.note(place, value)
+            for further, item in found if depth < DEPTH else ():
+                self.visit(further, item, depth + 1)
+        elif is_iterator(value):
+            self.seen[id(value)] = value
+            self.owners.append((place, value))
         elif is_function(value) or is_closed(value):
             self.note(place, value)
+            self.names.update(fetched_names(value))
+            if is_cache(value):
+                self.visit_cache(place, value)
             if isinstance(value, types.FunctionType) and id(value) not in self.seen and not is_closed(value):
                 self.visit_function_attributes(place, value, depth)
             if depth < DEPTH:
@@ -215,6 +247,14 @@ class Surroundings:
             self.visit_inside(place, value, depth + 1)
         elif isinstance(value, torch.nn.Module):
             self.visit_again(place, value)
+
+    def visit_cache(self, place: Place, value: Any) -> None:
+        """A function that remembers its results: they stay what they are until it computes another."""
+        self.seen[id(value)] = value
+        self.owners.append((place, value))
+        for tensor in cached_tensors(value):
+            self.tensors.setdefault(id(tensor), []).append(Place(place.path, functools.partial(itself, tensor)))
+        self.note_fact(f"cache of {place.path}", place, filled, value)
 
     def note(self, place: Place, value: Any, kept: list[tuple[Place, Any, frozenset[str]]] | None = None) -> None:
         """A constant that counts if the code reads it."""
@@ -287,7 +327,8 @@ class Surroundings:
         """The items of a container, and how many there are."""
         self.owners.append((place, value))
         if isinstance(value, dict):
-            self.note_fact(f"keys of {place.path}", place, keys_of, value, self.looks)
+            missing = hasattr(type(value), "__missing__")  # asking for a key makes it
+            self.note_fact(f"keys of {place.path}", place, keys_of, value, None if missing else self.looks)
         elif isinstance(value, set):
             self.note_fact(place.path, place, members_of, value)
             return
@@ -325,7 +366,10 @@ class Surroundings:
 
     def visit_class(self, cls: type, depth: int) -> None:
         """What a class keeps, and what its methods find in globals."""
-        if cls in self.classes or depth >= DEPTH or issubclass(cls, _CALLED_AGAIN):
+        if cls in self.classes or depth >= DEPTH:
+            return
+        if issubclass(cls, _CALLED_AGAIN) and not self.of_handlers:
+            self.called_again[cls] = None
             return
         self.names |= names_in(cls)
         for base in cls.__mro__:
@@ -395,12 +439,6 @@ class Surroundings:
             if tensor is not None:
                 self.visit_tensor(place.attribute(name), tensor)
 
-    def find(self, tensor: torch.Tensor, name: str) -> list[Place]:
-        """Every place that holds a tensor, or the tensor itself where none is known.
-
-        Args:
-            tensor: The tensor.
-            name: What to call it if no place is known.
-        """
-        places = sorted(self.tensors.get(id(tensor), ()), key=lambda place: len(place.steps))
-        return places or [Place(name, lambda: tensor)]
+    def find(self, tensor: torch.Tensor) -> list[Place]:
+        """Every place that holds a tensor, the nearest first."""
+        return sorted(self.tensors.get(id(tensor), ()), key=lambda place: len(place.steps))

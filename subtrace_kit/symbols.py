@@ -14,7 +14,7 @@ import torch
 from .proxies import NumberProxy, Proxy, SubclassTensorProxy, TensorProxy
 from .source import Source
 
-__all__ = ["BoundSymbol", "Context", "Kind", "Symbol", "constructor_symbol", "proxies_in"]
+__all__ = ["BoundSymbol", "Context", "Kind", "Symbol", "constructor_symbol", "dtype_text", "proxies_in"]
 
 
 class Kind(enum.Enum):
@@ -205,7 +205,7 @@ def type_text(proxy: Proxy, *, device: bool = True) -> str:
     if not isinstance(proxy, TensorProxy):
         return type(proxy).__name__
     where = f" {proxy.device}" if device and proxy.device.type != "cpu" else ""
-    plain = f"{_short(proxy.dtype)}[{', '.join(map(str, proxy.shape))}]{where}"
+    plain = f"{dtype_text(proxy.dtype)}[{', '.join(map(str, proxy.shape))}]{where}"
     if not isinstance(proxy, SubclassTensorProxy):
         return plain
     inner = ", ".join(f"{name}: {type_text(p, device=device)}" for name, p in proxy.inner)
@@ -215,7 +215,7 @@ def type_text(proxy: Proxy, *, device: bool = True) -> str:
 _SHORT = {"float": "f", "bfloat": "bf", "complex": "c", "int": "i", "uint": "u"}
 
 
-def _short(dtype: torch.dtype) -> str:
+def dtype_text(dtype: torch.dtype) -> str:
     """float32 -> f32, int8 -> i8, float8_e4m3fn -> f8_e4m3fn."""
     name = str(dtype).removeprefix("torch.")
     letters = name.rstrip("0123456789") if "_" not in name else name.split("_")[0].rstrip("0123456789")

@@ -8,6 +8,7 @@ from typing import Any
 from .codegen import Line, Program, generate
 from .intercept import constructor_arguments
 from .proxies import Proxy
+from .shown import shown
 from .statements import statement
 from .symbols import BoundSymbol, Kind, type_text
 from .trace import Trace
@@ -68,7 +69,7 @@ def _brief(bound: BoundSymbol) -> str:
     parts = [f"{name}={part.name}" for name, part in bound.output.inner]
     metadata = bound.output.metadata
     if metadata is not None and metadata != () and metadata != {}:
-        parts.append(f"metadata={metadata!r}" if len(repr(metadata)) <= 60 else "metadata=...")
+        parts.append(f"metadata={text}" if len(text := shown(metadata)) <= 60 else "metadata=...")
     return f"{bound.output.name} = {bound.symbol.name}({', '.join(parts)})"
 
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .guards import Guard
-from .owners import Owner
+from .intercept import flatten_tree
+from .owners import Change, Owner
 from .proxies import Proxy, SubclassTensorProxy, TensorProxy
 from .seen import Seen
 from .source import Source
@@ -79,12 +80,15 @@ class Attribute:
         way: The attributes from there to the value.
         value: What it was when the program was recorded.
         by_class: Whether only a class reads it: it matters once its handlers are unrolled.
+        ask: What to ask of the value, where a fact about it was recorded; `fact` is its name.
     """
 
     argument: int
     way: tuple[str, ...]
     value: Any
     by_class: bool = False
+    ask: Callable[[Any], Any] | None = field(default=None, compare=False, repr=False)
+    fact: str = ""
 
 
 @dataclass(frozen=True)
@@ -95,11 +99,13 @@ class Constant:
         path: How the user knows it.
         value: What it was when the program was recorded.
         fetch: Returns what it is now.
+        by_class: Whether only a class reads it: it matters once its handlers are unrolled.
     """
 
     path: str
     value: Any
     fetch: Callable[[], Any] = field(compare=False, repr=False)
+    by_class: bool = False
 
 
 @dataclass(frozen=True)
@@ -162,6 +168,7 @@ class Trace:
         ties: Arguments that the program also finds elsewhere.
         attributes: Python values on tensors among the arguments, outside their metadata.
         owners: Objects, lists and dicts outside the arguments that it writes into.
+        handler_writes: What handlers write outside the trace, which a lowered trace does not.
         program: The function or module that was recorded.
         failure: For the trace that an error carries: the text of the error at the last operation.
         seen: What the inputs and captured tensors were, where that was asked for.
@@ -179,6 +186,7 @@ class Trace:
     flags: tuple[TrainingFlag, ...] = ()
     constants: tuple[Constant, ...] = ()
     owners: tuple[Owner, ...] = ()
+    handler_writes: tuple[Change, ...] = ()
     ties: tuple[Tie, ...] = ()
     attributes: tuple[Attribute, ...] = ()
     program: Callable[..., Any] | None = field(default=None, compare=False, repr=False)
@@ -188,6 +196,11 @@ class Trace:
     def inputs(self) -> tuple[Proxy, ...]:
         """The tensors among the arguments, flat and in order."""
         return self.guard.proxies
+
+    @property
+    def results(self) -> tuple[Proxy, ...]:
+        """The proxies in the result, in order, those in registered classes too."""
+        return tuple(leaf for leaf in flatten_tree(self.output)[0] if isinstance(leaf, Proxy))
 
     def replace(self, **changes: Any) -> Trace:
         """The same trace with other fields."""

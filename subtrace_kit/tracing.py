@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import functools
 import gc
 import inspect
 import itertools
@@ -14,21 +15,42 @@ import torch
 
 from . import __version__, ops
 from .attached import attribute_guards
+from .called import expect_program, with_program
 from .errors import TraceError
+from .facts import answer
 from .freeze import Freezer
 from .global_state import GlobalState, state_changed
 from .guards import Argument, Guard, argument_paths, identity, parts, sharing
-from .intercept import current_listener, flatten_tree, global_context, no_torch_function, unflatten_tree, watch
+from .handler_state import HandlerState
+from .intercept import (
+    current_listener,
+    flatten_tree,
+    global_context,
+    is_wrapper_type,
+    no_torch_function,
+    unflatten_tree,
+    watch,
+)
 from .module_paths import ModulePaths
 from .naming import identifier
 from .numbers import constants
-from .owners import MISSING, Owner, map_changed, module_hooks
-from .program_errors import as_trace_error, changed_owner, left_changed, unknown_result
+from .owners import MISSING, Change, Owner, map_changed, module_hooks
+from .program_errors import (
+    as_trace_error,
+    changed_class,
+    changed_owner,
+    left_changed,
+    unknown_result,
+    went_on,
+    written_out_of_sight,
+)
 from .recorder import Recorder, run_program
+from .roots import is_simple
 from .seen import Watch
 from .snapshot import Snapshot
 from .surroundings import Surroundings
-from .trace import Capture, Constant, Tie, Trace, TrainingFlag
+from .tensor_facts import asked, gradient_kind
+from .trace import Attribute, Capture, Constant, Tie, Trace, TrainingFlag
 from .traced_number import TracedNumber
 from .twins import NeedsTwins, with_twins
 from .values import Event, Value
@@ -36,7 +58,9 @@ from .values import Event, Value
 __all__ = ["record", "trace"]
 
 
-def trace(fn: Callable[..., Any], *, fake: bool = False, values: bool = False) -> Callable[..., Trace]:
+def trace(
+    fn: Callable[..., Any], *given: Any, fake: bool = False, values: bool = False, **named: Any
+) -> Callable[..., Trace]:
     """Record one run of a program as a trace.
 
     The program runs for real: its wrapper objects are real instances of the user's classes. What it
@@ -44,9 +68,11 @@ def trace(fn: Callable[..., Any], *, fake: bool = False, values: bool = False) -
 
     Args:
         fn: A function or an nn.Module.
+        *given: Nothing: the program's arguments belong into the second call.
         fake: Run on fake tensors: shapes only, no memory, and devices that are not there.
         values: Keep, for the explorer, what each tensor's values were: least, greatest, mean, how
             many are not finite, a histogram, and small tensors in full.
+        **named: Nothing, likewise.
 
     Returns:
         A function that takes the program's arguments, any pytree, and returns the Trace.
@@ -60,12 +86,7 @@ def trace(fn: Callable[..., Any], *, fake: bool = False, values: bool = False) -
         >>> t(torch.zeros(2))
         tensor([1., 1.])
     """
-    if not callable(fn):
-        raise TraceError(
-            f"trace() takes a function or an nn.Module, not {type(fn).__name__}",
-            cause="the result of a call was passed instead of the function",
-            way_out="subtrace_kit.trace(fn)(*args)",
-        )
+    expect_program(fn, "trace", given, named)
     if fake and values:
         raise TraceError("fake tensors have no values to keep", way_out="trace(fn, values=True), without fake=True")
 
@@ -83,7 +104,7 @@ def trace(fn: Callable[..., Any], *, fake: bool = False, values: bool = False) -
                 return record(fn, args, kwargs)
         return record(fn, args, kwargs, values=values)
 
-    return start
+    return with_program(start, fn)
 
 
 def record(
@@ -144,15 +165,22 @@ class _Recording:
         self.state = GlobalState()
         self.recorder = Recorder(self.snapshot, ModulePaths(fn), backward, perturb, Watch() if values else None)
         self.places = self.recorder.places = Surroundings(places, zip(self.paths, self.leaves, strict=True))
+        self.recorder.store.numbers.exact = self.places.looks_at_classes
         given = [leaf for leaf in self.leaves if isinstance(leaf, torch.Generator)]
-        self.recorder.generators = {id(g) for g in (*given, *self.places.generators)}
+        self.recorder.generators = {id(g): g for g in (*given, *self.places.generators)}
+        for key, generator in self.recorder.generators.items():
+            if generator is not torch.default_generator:
+                self.snapshot.watch_generator(generator)
+                self.recorder.states[key] = generator.get_state()
         self.flags = tuple(training_flag(place, module) for place, module in self.places.modules)
         self.constants = tuple(Constant(place.path, value, place) for place, value in self.places.constants)
         self.ties = tuple(self.find_ties())
-        self.attributes = tuple(attribute_guards(self.leaves, self.places.user_names))
         self.remember()
+        names = self.places.user_names, self.handlers.found.user_names
+        self.attributes = tuple(attribute_guards(self.leaves, *names))
         self.output: Any = None
         self.owners: list[Owner] = []
+        self.tied: dict[int, float] = {}  # floats among the results that were taken for numbers from data
 
     def find_ties(self) -> Iterator[Tie]:
         """The tensors among the arguments, at any depth, that the program also finds elsewhere."""
@@ -166,12 +194,16 @@ class _Recording:
         owners = self.snapshot.owners
         for name, argument in zip((*self.positional, *self.kwargs), (*self.args, *self.kwargs.values()), strict=True):
             owners.watch_argument(name, argument)
+        for path, leaf in zip(self.paths, self.leaves, strict=True):
+            if isinstance(leaf, torch.Tensor) and not is_wrapper_type(type(leaf)):
+                owners.watch(Owner(path, None, path), leaf)
         for place, obj in self.places.owners:
             owners.watch(Owner(place.path, place), obj)
         for place, *binding in self.places.bindings:
             owners.watch_binding(place.path, *binding)
         for wrapper in self.places.wrappers:
             self.snapshot.watch_object(wrapper)
+        self.handlers = HandlerState(self.places)
 
     def run(self) -> Trace:
         recorder = self.recorder
@@ -192,6 +224,7 @@ class _Recording:
     def restore(self) -> None:
         """Give back all that the program has changed, and let go of its objects."""
         self.snapshot.restore()
+        self.handlers.owners.restore()
         self.state.restore()
         self.recorder.forget()
 
@@ -214,6 +247,13 @@ class _Recording:
                 self.output = self.take_output(out)
         if recorder.refusal is not None:
             raise recorder.refusal
+        for error, event in recorder.failures:
+            if event.doubtful:
+                raise went_on(error, event)
+        if (written := self.snapshot.written_unseen()) is not None:
+            raise written_out_of_sight(written, self.fn)
+        for key in recorder.states:
+            recorder.check_generator(recorder.generators[key])
         for told in self.state.changed():
             raise state_changed(told)
 
@@ -227,7 +267,11 @@ class _Recording:
         try:
             again.take_inputs()
             again.run_watched()
-            same = constants(again.recorder.top) == constants(self.recorder.top)
+            for index, leaf in self.tied.items():
+                if index not in again.tied and again.output[index] == leaf:
+                    self.output[index] = leaf  # a constant that was equal by chance
+            one, other = (constants(r.recorder.top, r.output, repr(r.spec_out)) for r in (self, again))
+            same = one == other
         except Exception:
             same = False
         finally:
@@ -243,14 +287,23 @@ class _Recording:
         for leaf in leaves:
             if isinstance(leaf, torch.Tensor):
                 taken.append(store.value(leaf))
+            elif isinstance(leaf, TracedNumber):
+                taken.append(leaf.value)
             else:
-                taken.append(leaf.value if isinstance(leaf, TracedNumber) else leaf)
+                number = store.numbers.behind(leaf, self.recorder.perturb) if type(leaf) is float else None
+                taken.append(leaf if number is None else number)
+                self.tied |= {} if number is None else {len(taken) - 1: leaf}
         self.write_owners()
         store.settle(self.recorder.top, [], True)
         store.capture_changed(self.places.wrappers)
         for obj in [*leaves, *store.outside_wrappers]:
             if id(obj) in store.states:
                 store.sync(obj)
+        for obj in leaves:
+            if isinstance(obj, torch.Tensor) and not is_wrapper_type(type(obj)):
+                self.write_attributes(obj)
+        for obj, cls in self.snapshot.reclassed():
+            raise changed_class(obj, cls, self.fn)
         self.spec_out = spec
         for leaf in taken:
             if not isinstance(leaf, _PLAIN_RESULTS) and not any(leaf is given for given in self.leaves):
@@ -269,15 +322,26 @@ class _Recording:
             event.writes = True
             self.recorder.emit(event)
 
+    def write_attributes(self, obj: torch.Tensor) -> None:
+        """Write down the Python attributes that the program has given to a plain tensor of its own."""
+        value = self.recorder.store.value(obj)
+        for name, item in () if value.root.outside else vars(obj).items():
+            mapped = item if is_simple(item) else map_changed(item, self.recorder.store.value)
+            if mapped is MISSING:
+                raise changed_owner(Change(Owner("a result", None), "attribute", name, item), self.fn)
+            self.recorder.store.write_attribute(ops.SETATTR, (value, name, mapped))
+
     def finish(self, values: list[Any], failure: str = "") -> Trace:
         freezer = Freezer()
         arguments = [self.argument(freezer, p, v) for p, v in zip(self.paths, values, strict=True)]
+        freezer.names.reserve((*self.positional, *self.kwargs))
         captures = self.captures(freezer)
         for owner in self.owners:
             owner.name = freezer.names.new(identifier(owner.path or _program_name(self.fn)))
         output = [] if failure else self.output
         bound = freezer.freeze(list(self.recorder.top), output)
         leaves = [freezer.proxy(leaf) if isinstance(leaf, Value) else leaf for leaf in output]
+        writes = self.handlers.writes()
         guard = Guard(self.positional, tuple(self.kwargs), self.spec, tuple(arguments), *self.kind, self.context)
         return Trace(
             _program_name(self.fn),
@@ -289,27 +353,34 @@ class _Recording:
             context=self.context,
             failure=failure,
             flags=self.flags,
-            constants=(*self.constants, *self.absent_gradients()),
+            constants=(*self.constants, *self.facts_of_captures(), *self.handlers.constants(writes)),
+            handler_writes=writes,
             owners=tuple(self.owners),
-            ties=(*self.ties, *self.absent_argument_gradients(values)),
-            attributes=self.attributes,
+            ties=self.ties,
+            attributes=(*self.attributes, *self.gradients_of_arguments(values)),
             program=self.fn,
             seen=self.recorder.watch.seen() if self.recorder.watch else (),
         )
 
-    def absent_gradients(self) -> Iterator[Constant]:
-        """Captured tensors that must have no gradient, as the program found them."""
+    def facts_of_captures(self) -> Iterator[Constant]:
+        """What the program asks of captured tensors: their gradients are there or not, as it found them."""
+        names = frozenset(self.places.user_names)
         for value, (place, *_) in self.recorder.store.captures:
-            if id(value.root) in self.recorder.without_gradient:
-                yield Constant(f"{place.path}.grad", None, lambda place=place: place().grad)  # type: ignore[misc]
+            tensor = value.root.ref()
+            for told, ask in asked(tensor, names) if tensor is not None else ():
+                yield Constant(f"{told} of {place.path}", ask(tensor), functools.partial(answer, ask, place))
+            if id(value.root) in self.recorder.gradients:
+                recorded = self.snapshot.gradient_before(tensor)
+                yield Constant(f"{place.path}.grad", recorded, functools.partial(answer, gradient_kind, place))
 
-    def absent_argument_gradients(self, values: list[Any]) -> Iterator[Tie]:
-        """Tensors among the arguments that must have no gradient."""
+    def gradients_of_arguments(self, values: list[Any]) -> Iterator[Attribute]:
+        """Tensors among the arguments whose gradients must be there or not, as the program found them."""
         for index, (value, leaf) in enumerate(zip(values, self.leaves, strict=True)):
-            for attributes, tensor in parts(leaf) if isinstance(value, Value) else ():
+            for way, tensor in parts(leaf) if isinstance(value, Value) else ():
                 known = self.recorder.store.known(tensor)
-                if known is not None and id(known.root) in self.recorder.without_gradient:
-                    yield Tie(index, (*attributes, "grad"), "", lambda: None)
+                if known is not None and id(known.root) in self.recorder.gradients:
+                    recorded = self.snapshot.gradient_before(tensor)
+                    yield Attribute(index, way, recorded, ask=gradient_kind, fact="gradient")
 
     def argument(self, freezer: Freezer, path: str, value: Any) -> Argument:
         if not isinstance(value, Value):
@@ -329,7 +400,7 @@ class _Recording:
     def explain(self, error: Exception, values: list[Any]) -> TraceError:
         """A TraceError for whatever ended the program, with the trace up to there."""
         recorder = self.recorder
-        told = recorder.refusal if recorder.refusal is not None else as_trace_error(error, recorder)
+        told = recorder.refusal if recorder.refusal is not None else as_trace_error(error, recorder, self.fn)
         top = recorder.top
         failing = [event for seen, event in recorder.failures if seen is error]
         if failing:

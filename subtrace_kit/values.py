@@ -54,6 +54,7 @@ class Event:
     order: int = 0  # for constructors: which construction of the recording it is
     handled: bool = False  # whether a class handles it in __torch_function__
     unrolls: bool = False  # whether lowering looks inside it: it takes wrappers, or a mode is on
+    doubtful: bool = False  # whether it failed for the data, not for the kind of its arguments
     writes: bool = False  # whether it has an effect besides its outputs
     seen: tuple[tuple[Value, Any], ...] = ()  # what its results were, see `seen.py`
 

@@ -12,12 +12,14 @@ import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
+from .called import expect_trace
 from .comparison import Comparison
 from .copies import Given
 from .errors import TraceError
 from .made_inputs import make_arguments
 from .outcome import FACTS
 from .report import DIFFERS, SKIPPED, Check, Report
+from .shown import message
 from .side import Side
 from .trace import Trace
 
@@ -59,11 +61,7 @@ def verify(
         >>> subtrace_kit.verify(t, torch.ones(2, 3)).ok
         True
     """
-    if not isinstance(trace, Trace):
-        raise TraceError(
-            f"verify takes a trace, not a {type(trace).__name__}",
-            way_out="verify(subtrace_kit.trace(fn)(*args), *args)",
-        )
+    expect_trace(trace, "verify", ", *args")
     if trace.failure or trace.program is None:
         raise TraceError("this trace has no program to compare with", way_out="verify a trace that trace() returned")
     made_up = not (args or kwargs) and bool(trace.guard.arguments)
@@ -81,7 +79,7 @@ def _made_up(trace: Trace) -> Given:
         made = make_arguments(trace.guard)
         trace.guard.check(*made)
     except (RuntimeError, AssertionError) as error:
-        reason = str(error).splitlines()[0]
+        reason = (message(error) or type(error).__name__).splitlines()[0]
         raise TraceError(
             f"no arguments can be made up for {trace.name}: {reason}",
             cause="arguments that share memory or are sparse, special values inside a class, or a missing device",

@@ -41,7 +41,7 @@ def view(trace: Trace) -> View:
         trace.provenance[-1] if trace.provenance else "",
         tuple(map(reader.value, trace.inputs)),
         tuple(dataclasses.replace(reader.value(c.proxy), path=c.path) for c in trace.captures),
-        reader.values(proxies_in(trace.output)),
+        reader.values(trace.results),
         rows,
         _elided([entry for entry in trace.ledger if not entry.kept and entry.proxy.name not in shown]),
         trace.failure,

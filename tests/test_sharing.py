@@ -8,6 +8,7 @@ import torch
 from compare import assert_same_as_eager
 from kinds import KeywordOnly, Optional, Rebinds, SetInInit, Slotted
 
+import subtrace_kit
 from subtrace_kit.zoo import ScaleTensor, TwoTensor
 
 Pair = collections.namedtuple("Pair", "left right")
@@ -141,3 +142,23 @@ def test_sharing_is_eager_s(name, kind, gradient):
 def test_most_programs_run_on_most_classes():
     made = [(p, make(torch.randn(3, 4))) for p in PROGRAMS.values() for make in MAKERS.values()]
     assert sum(runs(program, (x,)) for program, x in made) > 0.8 * len(made)
+
+
+def test_the_refusal_names_the_two_tensors():
+    def two():
+        return TwoTensor(torch.ones(2), torch.ones(2))
+
+    def refusal(t, *args):
+        with pytest.raises(subtrace_kit.TraceError) as told:
+            t(*args)
+        return str(told.value).splitlines()[0]
+
+    pair, half = two(), torch.ones(2)
+    apart = subtrace_kit.trace(lambda p, x: (p + x).a)(two(), half)
+    assert refusal(apart, pair, pair.a) == "p.a and x: one tensor now, two when recorded"
+    assert (
+        refusal(apart, TwoTensor(torch.ones(2), half), half.view(2))
+        == "p.b and x: in one memory now, apart when recorded"
+    )
+    one = subtrace_kit.trace(lambda p, q: p + q)(pair, pair)
+    assert refusal(one, pair, two()) == "p and q: two now, one tensor when recorded"

@@ -237,5 +237,5 @@ def test_varied_programs(fn, make):
 
 
 def test_only_traces_are_taken():
-    with pytest.raises(subtrace_kit.TraceError, match="verify takes a trace, not a function"):
+    with pytest.raises(subtrace_kit.TraceError, match=r"verify\(\) takes a trace, not a function"):
         verify(lambda x: x, torch.ones(2))

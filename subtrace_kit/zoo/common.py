@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import functools
 from collections.abc import Iterator
 from typing import Any
 
@@ -18,6 +19,28 @@ def overloads(names: str) -> list[Any]:
     pairs = [name.partition(".") for name in names.split()]
     return [getattr(getattr(aten, op), overload or "default") for op, _, overload in pairs]
 
+
+def functions(names: str) -> list[Any]:
+    """What users call by a name, as `__torch_function__` gets it: `torch.sum`, `Tensor.sum`, `functional.linear`."""
+    spaces = torch, torch.Tensor, torch.nn.functional
+    return [getattr(space, name) for name in names.split() for space in spaces if hasattr(space, name)]
+
+
+def op_name(func: Any) -> str:
+    """The name of the ATen op behind a function: "add" for `torch.add`, "eq" for `Tensor.__eq__`."""
+    name = getattr(func, "__name__", "")
+    return OPERATORS.get(name, name.strip("_") if name.startswith("__") else name)
+
+
+@functools.cache
+def is_pointwise(func: Any) -> bool:
+    """Whether a function has the name of an ATen op of which an overload is pointwise."""
+    packet = getattr(aten, op_name(func), None)
+    return packet is not None and any(torch.Tag.pointwise in getattr(packet, o).tags for o in packet.overloads())
+
+
+OPERATORS = {"__and__": "bitwise_and", "__or__": "bitwise_or", "__xor__": "bitwise_xor"}
+"""Methods that are not called as their op is."""
 
 # The same elements seen through another shape. All but _unsafe_view share memory with their input, so
 # a class has to answer with wrappers around views.
@@ -56,21 +79,40 @@ def take_apart(cls: type, func: Any, args: Any, kwargs: Any) -> Any:
     return out
 
 
-def check_pair(cls: type, x: torch.Tensor, y: torch.Tensor) -> None:
+def check_pair(cls: type, x: torch.Tensor, y: torch.Tensor, dtypes: bool = True) -> None:
     """Raise ValueError for inner tensors that one outer tensor cannot describe truly."""
-    for what in ("shape", "dtype", "device", "layout", "stride", "storage_offset"):
+    for what in ("shape", *(["dtype"] if dtypes else []), "device", "layout", "stride", "storage_offset"):
         ours, others = (value() if callable(value := getattr(t, what)) else value for t in (x, y))
         if ours != others:
             way_out = "; clone() or contiguous() makes them alike" if what.startswith("st") else ""
             raise ValueError(f"{cls.__name__}: inner tensors differ in {what}: {ours}, {others}{way_out}")
 
 
-def written(func: Any, args: Any, kwargs: Any) -> Iterator[torch.Tensor]:
+def written(func: Any, args: Any, kwargs: Any) -> Iterator[Any]:
     """The tensors an op writes to, as its schema says (`Tensor(a!) self`); of a list, one by one."""
     for i, argument in enumerate(func._schema.arguments):
         if argument.alias_info is not None and argument.alias_info.is_write:
             value = args[i] if i < len(args) else kwargs.get(argument.name)
             yield from (leaf for leaf in pytree.tree_leaves(value) if isinstance(leaf, torch.Tensor))
+
+
+def check_target(func: Any, args: Any, kwargs: Any, tensor: torch.Tensor, part: str) -> None:
+    """Raise NotImplementedError if an op writes to another tensor than `tensor`, which has a `part` for the result."""
+    if any(target is not tensor for target in written(func, args, kwargs)):
+        raise no_rule(type(tensor), f"{func} into another tensor, which would not take the {part}")
+
+
+def check_no_gradient(func: Any, tensor: torch.Tensor, way_out: str = "") -> None:
+    """Raise NotImplementedError if autograd would differentiate an op its own way, not that of the class."""
+    if tensor.requires_grad and torch.is_grad_enabled():
+        raise no_rule(type(tensor), f"{func} with a gradient{way_out}")
+
+
+def follow(func: Any, tensor: torch.Tensor, inner: torch.Tensor) -> None:
+    """Give `tensor` the size that its inner tensor took: `out=` with an empty tensor is resized."""
+    if tensor.shape != inner.shape and torch.Tag.inplace_view not in func.tags:
+        # These ops come back to the class and do nothing to the inner tensor, which has that size already.
+        tensor.resize_(inner.shape).as_strided_(inner.shape, inner.stride())
 
 
 def deepcopy_wrapper(tensor: Any, memo: dict[int, Any]) -> Any:

@@ -8,7 +8,7 @@ import torch
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import return_and_correct_aliasing
 
-from .common import aten, check_pair, deepcopy_wrapper, lazy_bits, no_rule, written
+from .common import aten, check_pair, deepcopy_wrapper, follow, lazy_bits, no_rule, written
 
 
 class TwoTensor(torch.Tensor):
@@ -75,7 +75,7 @@ class TwoTensor(torch.Tensor):
             out_a = func(*_halves("a", args), **_halves("a", kwargs))
             out_b = func(*_halves("b", args), **_halves("b", kwargs))
         for tensor in written(func, args, kwargs):
-            _follow(func, tensor)
+            follow(func, tensor, tensor.a)
         out = pytree.tree_map(lambda x, y: _pair(cls, func, x, y), out_a, out_b)
         # In-place ops return their very argument; views share the outer memory as the inner ones do.
         return return_and_correct_aliasing(func, args, kwargs, out)
@@ -83,13 +83,6 @@ class TwoTensor(torch.Tensor):
 
 def _halves(name: str, tree: Any) -> Any:
     return pytree.tree_map_only(TwoTensor, lambda tensor: getattr(tensor, name), tree)
-
-
-def _follow(func: Any, tensor: Any) -> None:
-    """Give the outer tensor the size that its halves took: `out=` with an empty tensor is resized."""
-    if tensor.shape != tensor.a.shape and torch.Tag.inplace_view not in func.tags:
-        # These ops come back here and do nothing to the halves, which have that size already.
-        tensor.resize_(tensor.a.shape).as_strided_(tensor.a.shape, tensor.a.stride())
 
 
 def _pair(cls: type[TwoTensor], func: Any, x: Any, y: Any) -> Any:

@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch import nn
 
-from subtrace_kit.zoo import ComplexTensor, QuantTensor, ScaleTensor, TwoTensor
-from subtrace_kit.zoo.common import aten, overloads, take_apart, written
+from subtrace_kit.zoo import ComplexTensor, LoggingTensor, MaskedTensor, QuantTensor, ScaleTensor, TwoTensor
+from subtrace_kit.zoo.common import aten, functions, is_pointwise, op_name, overloads, take_apart, written
 
 
 def make(name: str) -> torch.Tensor:
@@ -17,6 +17,10 @@ def make(name: str) -> torch.Tensor:
         return ScaleTensor(a, torch.tensor(0.5))
     if name == "quant":
         return QuantTensor.from_float(a)
+    if name == "log":
+        return LoggingTensor(a)
+    if name == "masked":
+        return MaskedTensor(a, b > 0)
     if name == "nested":
         return TwoTensor(ScaleTensor(a, torch.tensor(0.5)), ScaleTensor(b, torch.tensor(2.0)))
     return {"two": TwoTensor, "complex": ComplexTensor}[name](a, b)
@@ -34,10 +38,10 @@ def looks(tensor: torch.Tensor) -> tuple[object, ...]:
     return type(tensor), tensor.shape, tensor.stride(), tensor.storage_offset(), tensor.dtype, inner
 
 
-NAMES = ["two", "scale", "quant", "complex", "nested"]
+NAMES = ["two", "scale", "quant", "complex", "log", "masked", "nested"]
 
 
-@pytest.mark.parametrize("name", ["common", "complex", "quant", "scale", "two"])
+@pytest.mark.parametrize("name", ["common", "complex", "log", "masked", "mx", "nested", "quant", "scale", "two"])
 def test_examples_in_docstrings(name: str) -> None:
     module = importlib.import_module(f"subtrace_kit.zoo.{name}")
     assert doctest.testmod(module).failed == 0
@@ -145,7 +149,9 @@ def test_save_and_load(name: str) -> None:
         file = io.BytesIO()
         torch.save(tensor, file)
         file.seek(0)
-        with torch.serialization.safe_globals([ComplexTensor, QuantTensor, ScaleTensor, TwoTensor]):
+        with torch.serialization.safe_globals(
+            [ComplexTensor, LoggingTensor, MaskedTensor, QuantTensor, ScaleTensor, TwoTensor]
+        ):
             again = torch.load(file)
         assert looks(again) == looks(tensor)
         assert again.requires_grad == tensor.requires_grad
@@ -193,3 +199,21 @@ def test_overloads_and_take_apart() -> None:
     assert take_apart(TwoTensor, aten.reshape.default, (x, (3, 2)), {}).shape == (3, 2)
     with pytest.raises(NotImplementedError, match=r"TwoTensor has no rule for aten.sin.default"):
         take_apart(TwoTensor, aten.sin.default, (x,), {})
+
+
+def test_functions_and_names_of_ops() -> None:
+    assert functions("sum linear") == [torch.sum, torch.Tensor.sum, nn.functional.linear]
+    names = {
+        "add": torch.add,
+        "eq": torch.Tensor.__eq__,
+        "mul_": torch.Tensor.mul_,
+        "bitwise_and": torch.Tensor.__and__,
+    }
+    assert {name: op_name(func) for name, func in names.items()} == {name: name for name in names}
+    assert all(map(is_pointwise, names.values()))
+    assert not any(
+        map(
+            is_pointwise,
+            (torch.matmul, torch.Tensor.copy_, aten.add.Tensor, nn.functional.pad, torch.Tensor.shape.__get__),
+        )
+    )

@@ -1,0 +1,84 @@
+"""Calls of the kit that were written another way than they are meant, answered with the right call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from .errors import TraceError
+from .trace import Trace
+
+__all__ = ["expect_program", "expect_trace", "name_of", "with_program"]
+
+
+def name_of(fn: Any) -> str:
+    """What the user may call a function: its name, or `fn` where it has none that can be written."""
+    name = getattr(fn, "__name__", "fn")
+    return name if name.isidentifier() else "fn"
+
+
+def expect_trace(value: Any, call: str, rest: str = "") -> None:
+    """Make sure that a trace was given.
+
+    Args:
+        value: What was given.
+        call: The function that wants a trace.
+        rest: What follows the trace in its parentheses.
+
+    Raises:
+        TraceError: It is none; the error shows the call that was meant.
+    """
+    if isinstance(value, Trace):
+        return
+    program = getattr(value, "traced_program", None)
+    name = name_of(value if program is None else program)
+    given, cause = f"a {type(value).__name__}", "the program was given instead of a trace of it"
+    if program is not None:
+        given, cause = f"trace({name})", "trace() takes the function first, and its arguments in a second call"
+    elif not callable(value):
+        cause = "a result of the program, or another value, was given instead of a trace"
+    raise TraceError(
+        f"{call}() takes a trace, not {given}",
+        cause=cause,
+        way_out=f"subtrace_kit.{call}(subtrace_kit.trace({name})(*args){rest})",
+    )
+
+
+def expect_program(fn: Any, call: str, given: tuple[Any, ...], named: Mapping[str, Any]) -> None:
+    """Make sure that `trace` or `jit` got a function and nothing else.
+
+    Args:
+        fn: What was given first.
+        call: `trace` or `jit`.
+        given: What else was given by position.
+        named: What was given by a name that is no option.
+
+    Raises:
+        TraceError: The error shows the call that was meant.
+    """
+    program = getattr(fn, "traced_program", fn)
+    if program is not fn:
+        what, cause = (
+            f"{call}() takes a function, not trace({name_of(program)})",
+            "trace() was called on its own result",
+        )
+    elif not callable(fn):
+        what = f"{call}() takes a function or an nn.Module, not a {type(fn).__name__}"
+        cause = "the result of a call was given instead of the function"
+    elif given or named:
+        what = f"{call}() takes the function alone, and got {_listed(given, named)} beside it"
+        cause = "the arguments of the program belong into a second call"
+    else:
+        return
+    arguments = ", ".join(["..."] * len(given) + [f"{key}=..." for key in named]) or "*args"
+    raise TraceError(what, cause=cause, way_out=f"subtrace_kit.{call}({name_of(program)})({arguments})")
+
+
+def _listed(given: tuple[Any, ...], named: Mapping[str, Any]) -> str:
+    return ", ".join([*(f"a {type(value).__name__}" for value in given), *(f"{key}=" for key in named)])
+
+
+def with_program(start: Callable[..., Trace], fn: Any) -> Callable[..., Trace]:
+    """What `trace(fn)` returns, such that a call that was given it in place of a trace can tell."""
+    start.traced_program = fn  # type: ignore[attr-defined]
+    return start

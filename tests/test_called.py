@@ -1,0 +1,54 @@
+"""Calls of the kit that were written another way than they are meant are told the right call."""
+
+import re
+
+import classes
+import pytest
+import torch
+
+import subtrace_kit
+from subtrace_kit import TraceError
+
+
+def f(x):
+    return x.sin()
+
+
+X = torch.ones(2)
+
+
+@pytest.mark.parametrize(
+    ("call", "what", "way_out"),
+    [
+        (lambda: subtrace_kit.lower(f), "lower() takes a trace, not a function", "lower(subtrace_kit.trace(f)(*args))"),
+        (lambda: subtrace_kit.lower(subtrace_kit.trace(f)), "not trace(f)", "lower(subtrace_kit.trace(f)(*args))"),
+        (lambda: subtrace_kit.draw(f), "draw() takes a trace, not a function", "draw(subtrace_kit.trace(f)(*args))"),
+        (lambda: subtrace_kit.verify(f, X), "verify() takes", "verify(subtrace_kit.trace(f)(*args), *args)"),
+        (lambda: subtrace_kit.backward(f), "backward() takes", "backward(subtrace_kit.trace(f)(*args))"),
+        (lambda: subtrace_kit.trace(f, X), "and got a Tensor beside it", "subtrace_kit.trace(f)(...)"),
+        (lambda: subtrace_kit.trace(f, x=X), "and got x= beside it", "subtrace_kit.trace(f)(x=...)"),
+        (lambda: subtrace_kit.trace(f(X)), "not a Tensor", "subtrace_kit.trace(fn)(*args)"),
+        (lambda: subtrace_kit.trace(subtrace_kit.trace(f)), "not trace(f)", "subtrace_kit.trace(f)(*args)"),
+        (lambda: subtrace_kit.jit(f, X), "jit() takes the function alone", "subtrace_kit.jit(f)(...)"),
+    ],
+)
+def test_the_right_call_is_shown(call, what, way_out):
+    with pytest.raises(TraceError, match=re.escape(what)) as caught:
+        call()
+    assert str(caught.value).endswith(way_out)
+
+
+def test_both_structures_are_shown():
+    trace = subtrace_kit.trace(lambda d, y=None: d["a"])({"a": X, "b": [1, X]}, y=None)
+    with pytest.raises(TraceError) as caught:
+        trace({"a": X, "b": (X,)}, y=None)
+    assert caught.value.what == (
+        "the arguments: structure ({'a': Tensor, 'b': (Tensor,)}, y=None)"
+        " instead of ({'a': Tensor, 'b': [int, Tensor]}, y=None)"
+    )
+
+
+def test_the_trace_itself_is_called_t():
+    trace = subtrace_kit.trace(lambda t: t.sin())(classes.LeavesTorch(torch.zeros(2)))
+    with pytest.raises(TraceError, match=r"or run `t` itself instead of lower\(t\)"):
+        subtrace_kit.lower(trace)
