@@ -5,10 +5,12 @@ __version__ = "0.1.0"
 from .backward import backward
 from .draw import draw
 from .errors import TraceError
+from .explore import explore
 from .jit import jit
+from .page import save_html
 from .passes import lower
 from .trace import Trace
 from .tracing import trace
 from .verify import verify
 
-__all__ = ["Trace", "TraceError", "backward", "draw", "jit", "lower", "trace", "verify"]
+__all__ = ["Trace", "TraceError", "backward", "draw", "explore", "jit", "lower", "save_html", "trace", "verify"]

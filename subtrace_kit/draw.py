@@ -19,7 +19,7 @@ from .rows import Row, View
 from .trace import Trace
 from .view import view
 
-__all__ = ["Picture", "draw", "mime_bundle"]
+__all__ = ["Picture", "draw", "mime_bundle", "picture_of"]
 
 FOLD_ABOVE = 200
 """Operations above which a picture folds levels by itself."""
@@ -101,10 +101,11 @@ def draw(
         return section(fold(whole, level, collapse=collapse, expand=expand), start, stop)
 
     shown = _fitting(at, depth)
-    return _picture(shown, flow(shown), rankdir, legend)
+    return picture_of(shown, flow(shown), rankdir, legend=legend)
 
 
-def _picture(shown: View, found: Flow, rankdir: str, legend: bool) -> Picture:
+def picture_of(shown: View, found: Flow, rankdir: str = "TB", *, legend: bool = True) -> Picture:
+    """The picture of a view and its data flow."""
     heading = {"label": look.title(shown, found, legend=legend), "rankdir": rankdir}
     picture = Picture(
         re.sub(r"\W", "_", shown.name, flags=re.ASCII) or "trace",
@@ -118,9 +119,9 @@ def _picture(shown: View, found: Flow, rankdir: str, legend: bool) -> Picture:
     for row in shown.rows:
         _add_row(picture, row, shown.failure)
     for i, value in enumerate(shown.outputs):
-        picture.node(f"out_{i}", **look.result(value))
+        picture.node(f"out_{i}", id=f"out_{i}", **look.result(value))
     for i, name in enumerate(found.unknown):
-        picture.node(f"unknown_{i}", **look.unknown(name))
+        picture.node(f"unknown_{i}", id=f"unknown_{i}", **look.unknown(name))
     if shown.elided:
         picture.node("elided", **look.note(shown))
     _add_edges(picture, shown, found)

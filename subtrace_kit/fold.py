@@ -9,7 +9,7 @@ from .errors import TraceError
 from .rows import Row, Value, View
 from .view import stem
 
-__all__ = ["Chosen", "fold", "outline", "section"]
+__all__ = ["Chosen", "fold", "is_one", "outline", "predicate", "section", "shut"]
 
 
 def section(whole: View, start: int | None = None, stop: int | None = None) -> View:
@@ -69,31 +69,50 @@ def fold(whole: View, depth: int | None = None, *, collapse: Chosen = None, expa
     Raises:
         TraceError: A name is that of no operation.
     """
-    folded, opened = _predicate(whole, collapse), _predicate(whole, expand)
+    folded, opened = predicate(whole, collapse), predicate(whole, expand)
 
     def walk(row: Row) -> tuple[Row, bool]:
         inner = [walk(child) for child in row.children]
         wanted = (expand is not None and opened(row)) or any(forced for _, forced in inner)
-        allowed = (depth is None or row.depth < depth) and not folded(row) and not _is_one(row)
+        allowed = (depth is None or row.depth < depth) and not folded(row) and not is_one(row)
         if not row.children or wanted or allowed:
             return dataclasses.replace(row, children=tuple(child for child, _ in inner)), wanted
-        names = tuple(child.symbol for child in row.children)
-        count = 0 if _is_one(row) else sum(1 for _ in row.walk()) - 1
-        return dataclasses.replace(row, children=(), made_of=names, folded=count), False
+        return shut(row), False
 
     return dataclasses.replace(whole, rows=tuple(walk(row)[0] for row in whole.rows))
 
 
-def _is_one(row: Row) -> bool:
+def shut(row: Row) -> Row:
+    """A row whose inside is not shown; it says what is gone."""
+    if not row.children:
+        return row
+    names = tuple(child.symbol for child in row.children)
+    count = 0 if is_one(row) else sum(1 for _ in row.walk()) - 1
+    return dataclasses.replace(row, children=(), made_of=names, folded=count)
+
+
+def is_one(row: Row) -> bool:
+    """Whether a row is a plain function made of the one op that does its work: they are shown as one."""
     inner = row.children
-    return len(inner) == 1 and not inner[0].children and not row.wrapper and inner[0].outputs == row.outputs
+    return (
+        row.depth > 0
+        and len(inner) == 1
+        and not inner[0].children
+        and not row.wrapper
+        and inner[0].outputs == row.outputs
+    )
 
 
 def _names(row: Row) -> set[str]:
     return {row.symbol, stem(row.symbol), row.module, *(value.name for value in row.outputs)}
 
 
-def _predicate(whole: View, chosen: Chosen) -> Callable[[Row], bool]:
+def predicate(whole: View, chosen: Chosen) -> Callable[[Row], bool]:
+    """Whether a row is among those that are chosen.
+
+    Raises:
+        TraceError: A name is that of no operation.
+    """
     if callable(chosen):
         return chosen
     wanted = {chosen} if isinstance(chosen, str) else set(chosen or ())

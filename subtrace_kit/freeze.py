@@ -10,6 +10,7 @@ from . import ops
 from .errors import TraceError
 from .naming import Names, base_name, identifier
 from .proxies import NumberProxy, Proxy, TensorProxy, proxy_kind
+from .seen import Seen
 from .symbols import BoundSymbol, Kind, map_tree
 from .values import Event, Value, values_in
 
@@ -140,6 +141,7 @@ class Freezer:
             event.module,
             event.context,
             event.checked,
+            seen=tuple([Seen(self.name(value), summary) for value, summary in event.seen]),
         )
 
     # ------------------------------------------------------------------------- attribute reads

@@ -75,7 +75,7 @@ def box(row: Row) -> Attributes:
     """The box around the inside of an operation."""
     results = ", ".join(f"{value.name}: {value.short}" for value in row.outputs)
     label = f"<<b>{text(_name(row))}</b>  {_small(_short(results, 44))}>"
-    style = _BOX | {"fillcolor": _LEVELS[min(row.depth, len(_LEVELS)) - 1]}
+    style = _BOX | {"fillcolor": _LEVELS[max(1, min(row.depth, len(_LEVELS))) - 1]}
     style["color"] = BLUE if _border(*row.outputs) else "#9aa5b1"
     return {
         "id": row.id,

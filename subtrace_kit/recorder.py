@@ -48,6 +48,7 @@ from .numbers import perturbed
 from .ops import OpInfo, function_symbol, op_info, written_tensors
 from .protocol import no_protocol
 from .roots import Place
+from .seen import Watch
 from .snapshot import Snapshot
 from .source import building_line, located, nearest_line
 from .store import Store
@@ -90,9 +91,18 @@ class Recorder:
         modules: Knows which module runs.
         perturb: Whether numbers that the program takes out of tensors are changed on the way.
         backward: Whether ops that a backward sends are put under the line of their forward op.
+        watch: Writes down the values that tensors have, or None.
     """
 
-    def __init__(self, snapshot: Snapshot, modules: ModulePaths, backward: bool = False, perturb: bool = False) -> None:
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        modules: ModulePaths,
+        backward: bool = False,
+        perturb: bool = False,
+        watch: Watch | None = None,
+    ) -> None:
+        self.watch = watch
         self.top: list[Event] = []
         self.scopes: list[list[Event]] = [self.top]
         self.kinds = [TOP]
@@ -297,6 +307,8 @@ class Recorder:
             raise
         with no_torch_function():
             event.out = self.results(event, info, args, out)
+            if self.watch is not None:
+                self.watch.end(event)
             if info.random:
                 self.note_generators()
         event.checked = info.dynamic or info.reads
@@ -314,6 +326,8 @@ class Recorder:
         map_in = self.store.map_in
         event.args = tuple([map_in(item, []) for item in args])
         event.kwargs = map_in(kwargs, []) if kwargs else kwargs
+        if self.watch is not None:
+            self.watch.begin(event)
         if info.mutable:
             self.before_write(args, kwargs, info)
 
@@ -405,6 +419,8 @@ class Recorder:
                 self.paused = True
                 self.store.settle(event.subs, wrappers, kind == FUNCTION)
                 event.out = self.results(event, op_info(op) if op else None, args, out)
+                if self.watch is not None:
+                    self.watch.end(event)
             event.checked = self.data_dependent > before
         except BaseException as error:
             first = not self.failures or self.failures[-1][0] is not error
@@ -423,6 +439,8 @@ class Recorder:
         """Write down the arguments and the global state; collect the wrapper objects among the arguments."""
         event.args = self.store.map_in(args, wrappers)
         event.kwargs = self.store.map_in(kwargs, wrappers) if kwargs else kwargs
+        if self.watch is not None:
+            self.watch.begin(event)
         if kind != ATEN:
             event.context = global_context(self.base_modes)
             event.module = self.modules.now

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from .seen import Seen
 from .source import Source
 from .symbols import Kind
 
@@ -48,7 +49,7 @@ class Row:
         outputs: Its results; for an in-place operation its argument.
         writes: Names it writes in place.
         wrapper: Whether a wrapper value goes in or comes out.
-        source: The user's line.
+        source: The user's line (inside a class, the line of the class).
         module: Path of the nn.Module it ran in.
         construction: For a constructor `kept` or `elided`, else empty.
         reason: Why it is kept or elided, where the trace says so.
@@ -56,6 +57,9 @@ class Row:
         children: The operations it is made of.
         made_of: Names of the operations directly inside, where they are folded away.
         folded: How many operations are folded away inside it.
+        handler: In a lowered trace, the line of the class that ran it.
+        times: For a group of repeated blocks, how many there are.
+        seen: What its results were, where the trace was recorded with them.
     """
 
     id: str
@@ -75,6 +79,9 @@ class Row:
     children: tuple[Row, ...] = ()
     made_of: tuple[str, ...] = ()
     folded: int = 0
+    handler: Source | None = None
+    times: int = 0
+    seen: tuple[Seen, ...] = ()
 
     @property
     def name(self) -> str:

@@ -80,6 +80,7 @@ class BoundSymbol:
         at_class: In a lowered trace: it stays with its class, which takes a number from data.
         effect: Whether a replayed operation does more than give results: its plain ops are not listed.
         handler: In a lowered trace: the line of the class that ran it (`source` is the user's).
+        seen: What its results were while the program was recorded, where that was asked for.
     """
 
     symbol: Symbol
@@ -95,6 +96,7 @@ class BoundSymbol:
     at_class: bool = False
     effect: bool = False
     handler: Source | None = None
+    seen: tuple[Any, ...] = field(default=(), compare=False, repr=False)
 
     def replace(self, **changes: Any) -> BoundSymbol:
         """The same bound symbol with other fields."""

@@ -11,6 +11,7 @@ from .guards import Guard
 from .intercept import flatten_tree
 from .owners import Change, Owner
 from .proxies import Proxy, SubclassTensorProxy, TensorProxy
+from .seen import Seen
 from .source import Source
 from .symbols import DEFAULT_CONTEXT, BoundSymbol, Context, type_text
 
@@ -170,6 +171,7 @@ class Trace:
         handler_writes: What handlers write outside the trace, which a lowered trace does not.
         program: The function or module that was recorded.
         failure: For the trace that an error carries: the text of the error at the last operation.
+        seen: What the inputs and captured tensors were, where that was asked for.
     """
 
     name: str
@@ -188,6 +190,7 @@ class Trace:
     ties: tuple[Tie, ...] = ()
     attributes: tuple[Attribute, ...] = ()
     program: Callable[..., Any] | None = field(default=None, compare=False, repr=False)
+    seen: tuple[Seen, ...] = field(default=(), compare=False, repr=False)
 
     @property
     def inputs(self) -> tuple[Proxy, ...]:

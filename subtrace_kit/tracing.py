@@ -47,6 +47,7 @@ from .program_errors import (
 )
 from .recorder import Recorder, run_program
 from .roots import is_simple
+from .seen import Watch
 from .snapshot import Snapshot
 from .surroundings import Surroundings
 from .tensor_facts import asked, gradient_kind
@@ -58,7 +59,9 @@ from .values import Event, Value
 __all__ = ["record", "trace"]
 
 
-def trace(fn: Callable[..., Any], *given: Any, fake: bool = False, **named: Any) -> Callable[..., Trace]:
+def trace(
+    fn: Callable[..., Any], *given: Any, fake: bool = False, values: bool = False, **named: Any
+) -> Callable[..., Trace]:
     """Record one run of a program as a trace.
 
     The program runs for real: its wrapper objects are real instances of the user's classes. What it
@@ -68,6 +71,8 @@ def trace(fn: Callable[..., Any], *given: Any, fake: bool = False, **named: Any)
         fn: A function or an nn.Module.
         *given: Nothing: the program's arguments belong into the second call.
         fake: Run on fake tensors: shapes only, no memory, and devices that are not there.
+        values: Keep, for the explorer, what each tensor's values were: least, greatest, mean, how
+            many are not finite, a histogram, and small tensors in full.
         **named: Nothing, likewise.
 
     Returns:
@@ -83,6 +88,8 @@ def trace(fn: Callable[..., Any], *given: Any, fake: bool = False, **named: Any)
         tensor([1., 1.])
     """
     expect_program(fn, "trace", given, named)
+    if fake and values:
+        raise TraceError("fake tensors have no values to keep", way_out="trace(fn, values=True), without fake=True")
 
     def start(*args: Any, **kwargs: Any) -> Trace:
         if current_listener() is not None:
@@ -96,12 +103,14 @@ def trace(fn: Callable[..., Any], *given: Any, fake: bool = False, **named: Any)
 
             with on_fake_tensors((args, kwargs)) as (args, kwargs):
                 return record(fn, args, kwargs)
-        return record(fn, args, kwargs)
+        return record(fn, args, kwargs, values=values)
 
     return with_program(start, fn)
 
 
-def record(fn: Any, args: tuple, kwargs: dict, *, places: Any = None, backward: bool = False) -> Trace:
+def record(
+    fn: Any, args: tuple, kwargs: dict, *, places: Any = None, backward: bool = False, values: bool = False
+) -> Trace:
     """Run a program once under a recorder.
 
     Args:
@@ -110,15 +119,16 @@ def record(fn: Any, args: tuple, kwargs: dict, *, places: Any = None, backward: 
         kwargs: Its keyword arguments.
         places: Where to look for captured tensors, if not in `fn`.
         backward: Whether ops that autograd's backward sends go under the line of their forward.
+        values: Whether to keep what the values of tensors were.
     """
     collects = gc.isenabled()
     gc.disable()  # all that a recording makes is kept: the collector would search in vain
     try:
         places = fn if places is None else places
         try:
-            return recording(fn, args, kwargs, places, backward).run()
+            return recording(fn, args, kwargs, places, backward, values=values).run()
         except NeedsTwins as error:
-            return recording(fn, *with_twins(args, kwargs, error), places, backward, twins=True).run()
+            return recording(fn, *with_twins(args, kwargs, error), places, backward, twins=True, values=values).run()
     finally:
         if collects:
             gc.enable()
@@ -142,6 +152,7 @@ class _Recording:
         backward: bool,
         perturb: bool = False,
         twins: bool = False,
+        values: bool = False,
     ) -> None:
         self.again = lambda: recording(fn, args, kwargs, places, backward, True, twins)
         self.twins = twins  # whether arguments are stand-ins for those of the caller
@@ -153,7 +164,7 @@ class _Recording:
         self.kind = (identity(self.leaves), sharing(self.leaves))
         self.snapshot = Snapshot()
         self.state = GlobalState()
-        self.recorder = Recorder(self.snapshot, ModulePaths(fn), backward, perturb)
+        self.recorder = Recorder(self.snapshot, ModulePaths(fn), backward, perturb, Watch() if values else None)
         self.places = self.recorder.places = Surroundings(places, zip(self.paths, self.leaves, strict=True))
         self.recorder.store.numbers.exact = self.places.looks_at_classes
         given = [leaf for leaf in self.leaves if isinstance(leaf, torch.Generator)]
@@ -355,6 +366,7 @@ class _Recording:
             ties=self.ties,
             attributes=(*self.attributes, *self.gradients_of_arguments(values)),
             program=self.fn,
+            seen=self.recorder.watch.seen() if self.recorder.watch else (),
         )
 
     def more_constants(self, writes: tuple[Change, ...]) -> Iterator[Constant]:

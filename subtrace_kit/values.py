@@ -56,6 +56,7 @@ class Event:
     unrolls: bool = False  # whether lowering looks inside it: it takes wrappers, or a mode is on
     doubtful: bool = False  # whether it failed for the data, not for the kind of its arguments
     writes: bool = False  # whether it has an effect besides its outputs
+    seen: tuple[tuple[Value, Any], ...] = ()  # what its results were, see `seen.py`
 
     def __init__(self, symbol: Symbol, args: Any, kwargs: Any, source: Source | None) -> None:
         self.symbol = symbol

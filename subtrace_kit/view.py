@@ -6,6 +6,7 @@ import dataclasses
 import re
 import reprlib
 from collections.abc import Iterable
+from functools import cache
 from typing import Any
 
 from .proxies import Proxy, SubclassTensorProxy
@@ -60,12 +61,19 @@ class _Reader:
         return found[1]
 
     def values(self, proxies: Iterable[Proxy]) -> tuple[Value, ...]:
+        proxies = tuple(proxies)
+        if len(proxies) < 2:
+            return tuple(map(self.value, proxies))
         return tuple({proxy.name: self.value(proxy) for proxy in proxies}.values())
 
     def row(self, bound: BoundSymbol, position: tuple[int, ...], failing: bool) -> Row:
         last = len(bound.subsymbols) - 1
         children = tuple(self.row(b, (*position, i), failing and i == last) for i, b in enumerate(bound.subsymbols))
-        arguments, outputs = self.values(bound.arguments), self.values(bound.outputs)
+        taken: list[Proxy] = []
+        given: list[Proxy] = []
+        _collect((bound.args, bound.kwargs), taken)
+        _collect(bound.output, given)
+        arguments, outputs = self.values(taken), self.values(given)
         construction, reason = self.construction(bound)
         return Row(
             id="_".join(["op", *map(str, position)]),
@@ -83,6 +91,8 @@ class _Reader:
             reason=reason,
             failing=failing,
             children=children,
+            handler=bound.handler,
+            seen=bound.seen,
         )
 
     def construction(self, bound: BoundSymbol) -> tuple[str, str]:
@@ -96,15 +106,33 @@ class _Reader:
 
 def _value(proxy: Proxy) -> Value:
     if not isinstance(proxy, SubclassTensorProxy):
-        return Value(proxy.name, type_text(proxy), type_text(proxy))
-    short = type_text(dataclasses.replace(proxy, inner=())).removesuffix(" {}")
+        kind = type_text(proxy)
+        return Value(proxy.name, kind, kind)
+    kind = type_text(proxy)
+    short = kind[: kind.index(" {", len(proxy.cls.__name__))]
     inner = tuple((".".join(path), p.name, type_text(p)) for path, p in proxy.leaves())
     metadata = "" if proxy.metadata is None else _repr(proxy.metadata)
-    return Value(proxy.name, type_text(proxy), short, proxy.cls.__name__, inner, metadata=metadata)
+    return Value(proxy.name, kind, short, proxy.cls.__name__, inner, metadata=metadata)
+
+
+def _collect(tree: Any, found: list[Proxy]) -> None:
+    """What `proxies_in` yields, in a list: a long trace has many."""
+    if isinstance(tree, Proxy):
+        found.append(tree)
+    elif isinstance(tree, (list, tuple)):
+        for item in tree:
+            _collect(item, found)
+    elif isinstance(tree, (dict, slice)):
+        found += proxies_in(tree)
+
+
+_PLAIN = frozenset({int, float, bool, type(None)})
 
 
 def _repr(value: Any) -> str:
     """A short repr without addresses, also where the user's own repr fails."""
+    if type(value) in _PLAIN:
+        return repr(value)
     try:
         return re.sub(r" at 0x[0-9a-fA-F]+", "", reprlib.repr(value))
     except Exception:
@@ -112,7 +140,10 @@ def _repr(value: Any) -> str:
 
 
 def _call(bound: BoundSymbol) -> str:
-    """`torch.mul(x, 2)`: values by name, other arguments as short reprs."""
+    """`torch.mul(x, 2)`: values by name, other arguments as short reprs; of a constructor the inner tensors."""
+    if bound.symbol.kind is Kind.CONSTRUCTOR and isinstance(bound.output, SubclassTensorProxy):
+        inner = ", ".join(f"{attribute}={proxy.name}" for attribute, proxy in bound.output.inner)
+        return f"{bound.symbol.name}({inner})"
     items = [_argument(value) for value in bound.args]
     items += [f"{key}={_argument(value)}" for key, value in bound.kwargs.items()]
     return f"{bound.symbol.name}({', '.join(items)})"
@@ -135,6 +166,8 @@ def inner_names(values: Iterable[Value]) -> set[str]:
 def _reads(arguments: tuple[Value, ...], children: tuple[Row, ...]) -> tuple[str, ...]:
     """The arguments, and what is read inside but neither made there nor part of an argument."""
     mine = dict.fromkeys(value.name for value in arguments)
+    if not children:
+        return tuple(mine)
     made = _made(children) | inner_names(arguments)
     made |= {name for child in children for name in inner_names(child.outputs)}
     return tuple(mine | dict.fromkeys(n for child in children for n in child.inputs if n not in made))
@@ -156,6 +189,8 @@ def _writes(
     if _is_in_place(bound.symbol.name):
         known = {value.name for value in arguments}
         names += [v.name for v in outputs if v.name in known] or [p.name for p in proxies_in(bound.args[:1])]
+    if not any(child.writes for child in children):
+        return tuple(dict.fromkeys(names))
     made = _made(children)
     inside = (name for child in children for name in child.writes if name not in made)
     return tuple(dict.fromkeys([*names, *inside]))
@@ -171,6 +206,7 @@ def stem(symbol: str) -> str:
     return parts[1] if parts[0] == "aten" and len(parts) > 1 else parts[-1]
 
 
+@cache
 def _is_in_place(symbol: str) -> bool:
     """Whether the name says so: `torch.Tensor.mul_`, `aten.mul_.Tensor`, `setattr`."""
     name = stem(symbol)

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from subtrace_kit.guards import Argument
 from subtrace_kit.proxies import SubclassTensorProxy, TensorProxy, proxy_kind
 from subtrace_kit.source import Source
 from subtrace_kit.symbols import BoundSymbol, Kind, Symbol, constructor_symbol
@@ -38,7 +39,8 @@ def build(value: SubclassTensorProxy) -> BoundSymbol:
 
 
 def make(rows: Any, *, inputs: Any = (), output: Any = None, name: str = "f", **fields: Any) -> Trace:
-    guard: Any = SimpleNamespace(proxies=tuple(inputs))
+    arguments = tuple(Argument(proxy.name, proxy) for proxy in inputs)
+    guard: Any = SimpleNamespace(proxies=tuple(inputs), arguments=arguments)
     return Trace(name, guard, tuple(rows), output, ("recorded from f",), **fields)
 
 

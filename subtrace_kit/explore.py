@@ -1,0 +1,60 @@
+"""explore: a trace to step through, in a notebook."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from .errors import TraceError
+from .explorer import start
+from .fold import Chosen
+from .trace import Trace
+
+if TYPE_CHECKING:
+    from .explorer_widget import ExplorerWidget
+
+__all__ = ["explore"]
+
+
+def explore(
+    trace: Trace | TraceError,
+    depth: int | None = None,
+    *,
+    collapse: Chosen = None,
+    expand: Chosen = None,
+    passes: Mapping[str, Trace] | None = None,
+) -> ExplorerWidget:
+    """Step through a trace in a notebook.
+
+    Every control is reached with Tab. In the list of operations the arrow keys step, Home and End go
+    to the ends of what is listed; buttons and toggles answer to Enter and Space.
+
+    Args:
+        trace: A trace of any pass, or the TraceError that ended one: it opens at the failing op.
+        depth: The deepest level that is shown, 1 being what the user wrote. None shows all levels
+            of a small trace, and level 1 of one with more than 2,000 operations.
+        collapse: Operations to fold: a name (of a result, an operation or a module path), several,
+            or a predicate on `view.Row`.
+        expand: Operations to open in spite of `depth` and `collapse`.
+        passes: More traces to choose from, by the name that is shown.
+
+    Returns:
+        A widget; as the last line of a cell it shows itself. `.state` is what it shows.
+
+    Raises:
+        TraceError: ipywidgets is missing, there is no trace, or a name is that of no operation.
+
+    Example:
+        >>> explorer = subtrace_kit.explore(t, depth=1, expand="blocks.3")  # doctest: +SKIP
+        >>> explorer.state.step().row.symbol  # doctest: +SKIP
+        'torch.relu'
+    """
+    state = start(trace, depth=depth, collapse=collapse, expand=expand, passes=passes)
+    try:
+        from .explorer_widget import ExplorerWidget  # Everything else works without ipywidgets.
+    except ImportError as error:
+        raise TraceError(
+            f"explore() needs ipywidgets, which cannot be imported ({error})",
+            way_out="pip install ipywidgets, and restart the kernel; save_html(t, path) needs neither",
+        ) from error
+    return ExplorerWidget(state)

@@ -1,0 +1,215 @@
+"""One pass of a trace as the explorer walks it: rows by id, what encloses them, and which are shown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from .fold import Chosen, is_one, predicate
+from .rows import Row, Value, View
+from .seen import Seen, Summary
+
+__all__ = ["Folds", "Line", "Sheet"]
+
+
+@dataclass(frozen=True)
+class Folds:
+    """Which rows are open.
+
+    Args:
+        depth: The deepest level that is shown; None shows all.
+        opened: Ids of rows that are open all the same.
+        closed: Ids of rows that are closed all the same.
+    """
+
+    depth: int | None = 1
+    opened: frozenset[str] = frozenset()
+    closed: frozenset[str] = frozenset()
+
+    def is_open(self, row: Row) -> bool:
+        """Whether what is inside a row is shown."""
+        if not row.children or row.id in self.closed:
+            return False
+        if row.id in self.opened:
+            return True
+        return not row.times and not is_one(row) and (self.depth is None or row.depth < self.depth)
+
+
+@dataclass(frozen=True)
+class Line:
+    """A row where it is shown.
+
+    Args:
+        row: The row.
+        indent: How many rows enclose it.
+    """
+
+    row: Row
+    indent: int
+
+
+@dataclass(frozen=True, eq=False)
+class Sheet:
+    """A view with what is needed to walk in it; it is made once for each pass.
+
+    Args:
+        view: The view, with all its rows.
+        first: What the inputs and captured tensors were, where the trace was recorded with values.
+    """
+
+    view: View
+    first: tuple[Seen, ...] = ()
+    _shown: dict[tuple[Folds, str], tuple[tuple[Line, ...], dict[str, int]]] = field(default_factory=dict)
+    _found: dict[str, tuple[str, ...]] = field(default_factory=dict)
+
+    @cached_property
+    def rows(self) -> dict[str, Row]:
+        """All rows by id, outermost first."""
+        return {row.id: row for row in self.view.walk()}
+
+    @cached_property
+    def order(self) -> dict[str, int]:
+        """The place of each row among all."""
+        return {key: place for place, key in enumerate(self.rows)}
+
+    @cached_property
+    def parents(self) -> dict[str, str]:
+        """The row that encloses each row, by id."""
+        return {child.id: row.id for row in self.rows.values() for child in row.children}
+
+    @cached_property
+    def values(self) -> dict[str, Value]:
+        """Every value by name."""
+        known = {value.name: value for row in self.rows.values() for value in row.outputs}
+        return known | {v.name: v for v in (*self.view.inputs, *self.view.captures, *self.view.outputs)}
+
+    @cached_property
+    def failing(self) -> str:
+        """Id of the innermost operation that failed, empty where none did."""
+        return next((key for key, row in reversed(self.rows.items()) if row.failing), "")
+
+    def end(self, row: Row) -> int:
+        """The place of the last row inside a row, or its own."""
+        while row.children:
+            row = row.children[-1]
+        return self.order[row.id]
+
+    @cached_property
+    def history(self) -> dict[str, list[tuple[int, Summary]]]:
+        """What each value was, and from which place among the rows on."""
+        found: dict[str, list[tuple[int, Summary]]] = {seen.name: [(-1, seen.summary)] for seen in self.first}
+        for row in self.rows.values():
+            for seen in row.seen if row.depth else ():
+                found.setdefault(seen.name, []).append((self.end(row), seen.summary))
+        return found
+
+    def value_at(self, name: str, place: int) -> Summary | None:
+        """What a value was when the row at a place had ended; None where that is not known."""
+        known = [summary for end, summary in self.history.get(name, ()) if end <= place]
+        return known[-1] if known else None
+
+    def above(self, key: str) -> Iterator[Row]:
+        """Yield the rows around a row, innermost first."""
+        while (key := self.parents.get(key, "")) != "":
+            yield self.rows[key]
+
+    def lines(self, folds: Folds, alone: str = "") -> tuple[Line, ...]:
+        """The rows that are shown.
+
+        Args:
+            folds: Which rows are open.
+            alone: A module path or the name of a value: only its rows are shown.
+        """
+        return self._lines(folds, alone)[0]
+
+    def places(self, folds: Folds, alone: str = "") -> dict[str, int]:
+        """The place of each row among those that are shown, by id."""
+        return self._lines(folds, alone)[1]
+
+    def _lines(self, folds: Folds, alone: str) -> tuple[tuple[Line, ...], dict[str, int]]:
+        if (known := self._shown.get((folds, alone))) is None:
+            lines = tuple(self._walk(self.view.rows, folds, 0, self._is_about(alone)))
+            known = lines, {line.row.id: place for place, line in enumerate(lines)}
+            if len(self._shown) > 3:  # What was folded otherwise a while ago is soon made again.
+                del self._shown[next(iter(self._shown))]
+            self._shown[folds, alone] = known
+        return known
+
+    def _walk(
+        self, rows: tuple[Row, ...], folds: Folds, indent: int, about: Callable[[Row], bool] | None
+    ) -> Iterator[Line]:
+        for row in rows:
+            if about is None or about(row):
+                yield Line(row, indent)
+                if folds.is_open(row):
+                    yield from self._walk(row.children, folds, indent + 1, None)
+            else:
+                yield from self._walk(row.children, folds, indent, about)
+
+    def _is_about(self, alone: str) -> Callable[[Row], bool] | None:
+        if not alone:
+            return None
+        if alone in self.modules:
+            return lambda row: row.module == alone or row.module.startswith(f"{alone}.")
+        return lambda row: row.depth != 0 and alone in _mentions(row)
+
+    @cached_property
+    def modules(self) -> dict[str, None]:
+        """The paths of modules, in order."""
+        paths = dict.fromkeys(row.module for row in self.rows.values() if row.module)
+        found: dict[str, None] = {}
+        for path in paths:
+            parts = path.split(".") if not path.startswith("backward of ") else [path]
+            found |= dict.fromkeys(".".join(parts[: i + 1]) for i in range(len(parts)))
+        return found
+
+    def knows(self, name: str) -> bool:
+        """Whether a name is that of a module or a value."""
+        return name in self.modules or name in self.values or any(name in _mentions(r) for r in self.rows.values())
+
+    def find(self, text: str) -> tuple[str, ...]:
+        """Ids of the rows whose operation, class, module or names contain a text.
+
+        Args:
+            text: What to look for, in any case; `op:`, `class:`, `module:` or `name:` before it
+                says where.
+        """
+        if text not in self._found:
+            self._found[text] = tuple(self._search(text.strip().lower())) if text.strip() else ()
+        return self._found[text]
+
+    def _search(self, text: str) -> Iterator[str]:
+        where, colon, wanted = text.partition(":")
+        if not colon or where not in _PLACES:
+            where, wanted = "", text
+        for key, row in self.rows.items():
+            places = [_PLACES[where]] if where else _PLACES.values()
+            if any(wanted.strip() in word.lower() for place in places for word in place(row)):
+                yield key
+
+    def chosen(self, depth: int | None, collapse: Chosen, expand: Chosen) -> Folds:
+        """Folds from what a user gives: a depth, names or a predicate, as for `draw`.
+
+        Raises:
+            TraceError: A name is that of no operation, value or module.
+        """
+        folded, opened = predicate(self.view, collapse), predicate(self.view, expand)
+        closed = frozenset(key for key, row in self.rows.items() if collapse is not None and folded(row))
+        wanted = {key for key, row in self.rows.items() if expand is not None and opened(row)}
+        around = {row.id for key in wanted for row in self.above(key)}
+        return Folds(depth, frozenset(wanted | around), closed - wanted - around)
+
+
+def _mentions(row: Row) -> set[str]:
+    """The names that a row reads, makes or writes."""
+    made = {name for value in row.outputs for name in (value.name, *(inner for _, inner, _ in value.inner))}
+    return {*row.inputs, *row.writes, *made}
+
+
+_PLACES: dict[str, Callable[[Row], list[str]]] = {
+    "op": lambda row: [row.symbol],
+    "class": lambda row: [value.cls for value in row.outputs],
+    "module": lambda row: [row.module],
+    "name": lambda row: [value.name for value in row.outputs],
+}
