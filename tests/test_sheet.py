@@ -44,8 +44,6 @@ def test_names_that_are_known() -> None:
     sheet = Sheet(grouped(view(blocks(2))))
     known = [sheet.knows(name) for name in ("blocks", "blocks.1.act", "u1", "x", "blocks.7", "")]
     assert known == [True, True, True, True, False, False]
-        False
-    ] * 2
     assert list(sheet.modules)[:3] == ["blocks", "blocks.0", "blocks.0.act"]
     assert Sheet(view(example())).knows("x_a")
 
