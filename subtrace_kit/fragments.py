@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import linecache
 from collections.abc import Iterable
+from itertools import islice
 
 from .rows import Row, Value
 from .sheet import Folds, Line, Sheet
@@ -26,6 +27,8 @@ __all__ = [
 
 AROUND = 3
 """Lines of source shown before and after the marked one."""
+LOOKED_AT = 50
+"""Rows inside a row that are looked at to describe it."""
 MOST_INNER = 8
 MOST_VALUES = 12
 
@@ -159,7 +162,8 @@ def _facts(row: Row, fate: str) -> str:
     facts += [("caused by", row.module)] if row.module.startswith("backward of ") else []
     facts += [("why", row.reason)] if row.reason else []
     facts += [("lowered", fate)] if fate and not row.reason else []
-    facts += [("made of", ", ".join(dict.fromkeys(child.symbol for child in row.children)))] if row.children else []
+    inside = dict.fromkeys(child.symbol for child in row.children[:LOOKED_AT])
+    facts += [("made of", ", ".join(inside) + (", ..." if len(row.children) > LOOKED_AT else ""))] if inside else []
     return table((name, escape(text)) for name, text in facts) if facts else ""
 
 
@@ -185,7 +189,7 @@ def lines_of(sheet: Sheet, row: Row) -> tuple[Source | None, Source | None]:
     outer = next((r for r in reversed(around) if r.depth == 1 and r.source), None)
     user = outer.source if outer else row.source
     inside = [row.handler, row.source if row.depth > 1 else None]
-    inside += [r.handler or r.source for r in row.walk() if r.depth > 1]
+    inside += [r.handler or r.source for r in islice(row.walk(), LOOKED_AT) if r.depth > 1]
     return user, next((source for source in inside if source is not None and source != user), None)
 
 

@@ -75,8 +75,8 @@ def save_page(state: Explorer, path: str | Path) -> Path:
 
 def page(state: Explorer) -> str:
     """The text of the page."""
-    style, script = (resources.files(__package__).joinpath(f"page.{end}").read_text("utf-8") for end in ("css", "js"))
-    style = fragments.CSS + style
+    style = fragments.CSS + _file("page.css")
+    script = _file("page_panes.js") + _file("page.js")
     name = fragments.escape(state.sheet.view.name)
     data = json.dumps(_data(state), separators=(",", ":")).replace("<", "\\u003c")
     allowed = f"default-src 'none'; img-src data: blob:; style-src 'unsafe-inline'; script-src {_hash(script)}"
@@ -89,6 +89,10 @@ def page(state: Explorer) -> str:
         "<noscript>This page needs JavaScript.</noscript>\n"
         f'<script type="application/json" id="data">{data}</script>\n<script>{script}</script>\n</body></html>\n'
     )
+
+
+def _file(name: str) -> str:
+    return resources.files(__package__).joinpath(name).read_text("utf-8")
 
 
 def _hash(script: str) -> str:

@@ -6,7 +6,7 @@ import dataclasses
 import re
 import subprocess
 import xml.etree.ElementTree as ET
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -68,10 +68,11 @@ def scene(state: Explorer) -> Scene:
         why.
     """
     first, last = _window(state.place, len(state.lines))
+    places = state.sheet.places(state.folds, state.alone)
     key = ("scene", state.label, state.folds, state.alone, first, last)
     known = state.passes.kept.get(key)
     if not isinstance(known, Scene):
-        known = _drawn(part(state.sheet, state.lines, first, last))
+        known = _drawn(part(state.sheet, state.lines, places, first, last))
         state.passes.keep(key, known)
     return known
 
@@ -83,19 +84,19 @@ def _window(place: int, count: int) -> tuple[int, int]:
     return first, min(count, first + 2 * STRIDE)
 
 
-def part(sheet: Sheet, lines: tuple[Line, ...], first: int, last: int) -> View:
+def part(sheet: Sheet, lines: tuple[Line, ...], shown: Container[str], first: int, last: int) -> View:
     """A view of some of the rows that are shown, and of what encloses them.
 
     Args:
         sheet: The pass.
         lines: The rows that are shown.
+        shown: Their ids.
         first: The first one that is drawn.
         last: The one after the last.
 
     Returns:
         The view; what its rows read is among its inputs, captures and earlier values.
     """
-    shown = {line.row.id for line in lines}
     keep = {line.row.id for line in lines[first:last]}
     keep |= {row.id for key in tuple(keep) for row in sheet.above(key) if row.id in shown}
     roots = [sheet.rows[key] for key in sorted(keep, key=sheet.order.__getitem__) if sheet.parents.get(key) not in keep]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 from .fragments import escape
 from .rows import Row
@@ -29,6 +29,12 @@ class Pairing:
 
     lines: tuple[tuple[Row | None, Row | None], ...]
 
+    @cached_property
+    def places(self) -> tuple[dict[str, int], dict[str, int]]:
+        """The line of each row of the left and of the right pass, by id."""
+        left = {pair[0].id: i for i, pair in enumerate(self.lines) if pair[0] is not None}
+        return left, {pair[1].id: i for i, pair in enumerate(self.lines) if pair[1] is not None}
+
     @property
     def vanished(self) -> list[Row]:
         """Operations of the left pass only."""
@@ -39,7 +45,7 @@ class Pairing:
         """Operations of the right pass only."""
         return [right for left, right in self.lines if right is not None and left is None]
 
-    @property
+    @cached_property
     def summary(self) -> str:
         """What vanished and what is new, in words."""
         left = sum(a is not None for a, _ in self.lines)
@@ -105,20 +111,27 @@ def to_html(early: Sheet, late: Sheet, names: tuple[str, str], at: str, *, here:
         here: Which of the two it is in, 0 or 1.
     """
     found = pairing(early, late)
-    current = (early, late)[here].rows.get(at)
-    inside = {row.id for row in current.walk()} if current else set()
-    places = [i for i, pair in enumerate(found.lines) if _is_in(pair[here], inside)] or [0]
-    first = max(0, places[0] - SHOWN)
-    lines = found.lines[first : places[0] + SHOWN + 1]
-    body = "".join(_line(*pair, _is_in(pair[here], inside)) for pair in lines)
+    sheet = (early, late)[here]
+    place = found.places[here].get(_first(sheet, at), 0)
+    first = max(0, place - SHOWN)
+    lines = found.lines[first : place + SHOWN + 1]
+    body = "".join(_line(*pair, _is_in(pair[here], at, sheet)) for pair in lines)
     head = f"<tr><th>{escape(names[0])}</th><th>{escape(names[1])}</th></tr>"
     hidden = len(found.lines) - len(lines)
     note = f"<p>{hidden} more lines before and after</p>" if hidden else ""
     return f"<p>{escape(found.summary)}</p><table>{head}{body}</table>{note}"
 
 
-def _is_in(row: Row | None, ids: set[str]) -> bool:
-    return row is not None and row.id in ids
+def _first(sheet: Sheet, key: str) -> str:
+    """Id of the first row inside a row that does work."""
+    row = sheet.rows.get(key)
+    while row is not None and row.children:
+        row = row.children[0]
+    return row.id if row else ""
+
+
+def _is_in(row: Row | None, key: str, sheet: Sheet) -> bool:
+    return row is not None and (row.id == key or any(outer.id == key for outer in sheet.above(row.id)))
 
 
 def _line(left: Row | None, right: Row | None, here: bool) -> str:

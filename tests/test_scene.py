@@ -86,7 +86,7 @@ def test_each_step_of_a_long_trace_is_in_its_picture() -> None:
 
 def test_a_part_says_what_was_made_before_it() -> None:
     state = start(make([mul(), call("torch.neg", (plain("mul_1"),), plain("n"))], inputs=(X, W)))
-    shown = part(state.sheet, state.lines, 5, 6)
+    shown = part(state.sheet, state.lines, state.sheet.rows, 5, 6)
     assert [row.id for row in shown.rows] == ["op_1"]
     assert [value.name for value in shown.earlier] == ["mul_1"]
 
