@@ -20,7 +20,7 @@ ifneq ($(filter auto no,$(BROWSER)),)
 unexport BROWSER
 endif
 
-.PHONY: help lab test install lint types pytest nbval format clean distclean
+.PHONY: help lab test test-gpu install lint types pytest nbval exercises pictures format clean distclean
 .NOTPARALLEL:
 
 help:
@@ -30,6 +30,9 @@ help:
 	@echo "make types      mypy on subtrace_kit"
 	@echo "make pytest     the tests (ARGS='-k name -x')"
 	@echo "make nbval      run the notebooks and compare what they print with what is stored"
+	@echo "make test-gpu   the same where there is a CUDA device: the notebooks run on it"
+	@echo "make exercises  copies of the notebooks with the exercises to be solved"
+	@echo "make pictures   draw the pictures of the README anew"
 	@echo "make format     mend layout and imports with ruff"
 	@echo "make install    only make $(VENV) and install into it (PYTHON=$(PYTHON) CONSTRAINTS=$(CONSTRAINTS))"
 	@echo "make clean      remove caches; make distclean removes $(VENV) too"
@@ -44,6 +47,18 @@ lab: $(INSTALLED)
 	exec $(BIN)/jupyter lab "$$@" --ip="$(IP)" --port="$(PORT)" $(ARGS) notebooks
 
 test: lint types pytest nbval
+
+# The notebooks take a CUDA device where there is one; what they compare names no device.
+test-gpu: $(INSTALLED)
+	@$(BIN)/python -c 'import sys, torch; sys.exit(not torch.cuda.is_available())' || { \
+	  echo "make: torch $$($(BIN)/python -c "import torch; print(torch.__version__)") sees no CUDA device" >&2; exit 1; }
+	$(MAKE) pytest nbval
+
+exercises: $(INSTALLED)
+	$(BIN)/python -m subtrace_kit.exercises $(filter-out %_exercises.ipynb,$(wildcard notebooks/*.ipynb))
+
+pictures: $(INSTALLED)
+	PYTHONPATH=tests $(BIN)/python tests/pictures.py
 
 install: $(INSTALLED)
 
