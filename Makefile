@@ -76,7 +76,7 @@ pytest: $(INSTALLED)
 nbval: $(INSTALLED)
 	@if ls notebooks/*.ipynb >/dev/null 2>&1; then set -x; \
 	  OMP_NUM_THREADS=1 $(BIN)/python -m pytest -p tests.nbval_plugin --nbval-lax --nbval-current-env \
-	    --nbval-cell-timeout=120 --nbval-sanitize-with=tests/nbval_sanitize.cfg --dist loadfile -n 2 notebooks; \
+	    --nbval-cell-timeout=120 --nbval-sanitize-with=tests/nbval_sanitize.cfg --dist loadfile -n 2 --ignore-glob='*_exercises.ipynb' notebooks; \
 	else echo "nbval: no notebook in notebooks/, nothing to compare"; fi
 
 format: $(INSTALLED)

@@ -11,7 +11,8 @@ from nbclient import NotebookClient
 from subtrace_kit import TraceError
 from subtrace_kit.exercises import BEGIN, END, blank, blank_notebook, is_exercise, main
 
-NOTEBOOKS = sorted((Path(__file__).parents[1] / "notebooks").glob("*.ipynb"))
+FOLDER = Path(__file__).parents[1] / "notebooks"
+NOTEBOOKS = sorted(p for p in FOLDER.glob("*.ipynb") if not p.stem.endswith("_exercises"))
 SOLUTION = re.compile(r"<summary>Solution</summary>\s*```python\n(.*?)```", re.DOTALL)
 LEAST = 2
 

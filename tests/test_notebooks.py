@@ -10,7 +10,7 @@ import nbformat
 import pytest
 
 FOLDER = Path(__file__).parents[1] / "notebooks"
-NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
+NOTEBOOKS = sorted(p for p in FOLDER.glob("*.ipynb") if not p.stem.endswith("_exercises"))
 COMPARED = re.compile(r"^\s*#\s*NBVAL_CHECK_OUTPUT\s*$", re.MULTILINE)
 EMPTY_REPR = re.compile(r"<IPython\.core\.display\.\w+ object>")
 MACHINE_PATH = re.compile(r"(?<![\w.])/(home|root|work|tmp|Users|var/folders)/")
