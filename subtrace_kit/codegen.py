@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any
 
 from . import statements
 from .helpers import HELPERS
 from .intercept import flatten_tree, is_custom_node
+from .last_use import last_uses
 from .literals import Literals
 from .naming import identifier
 from .proxies import NumberProxy, Proxy, TensorProxy
@@ -29,11 +30,18 @@ class Line:
         indent: How deep it stands, in steps of four spaces.
         text: The statement.
         bound: The operation it runs, or None.
+        free: The names that nothing needs after it: a run deletes them, the printed text leaves that out.
     """
 
     indent: int
     text: str
     bound: BoundSymbol | None = None
+    free: tuple[str, ...] = ()
+
+    @property
+    def source(self) -> str:
+        """The line as it is run."""
+        return f"{'    ' * self.indent}{self.text}{'; del ' + ', '.join(self.free) if self.free else ''}"
 
 
 @dataclass
@@ -76,8 +84,10 @@ def generate(trace: Trace) -> Program:
     program = Program("", literals=Literals(values | set(trace.guard.positional) | set(trace.guard.keywords)))
     writer = _Writer(program, trace)
     writer.unpack_arguments()
-    for bound in trace.bound_symbols:
+    for bound, free in zip(trace.bound_symbols, last_uses(trace), strict=True):
         writer.write(bound)
+        if free:
+            program.lines[-1] = replace(program.lines[-1], free=tuple(free))
     writer.finish(trace.output)
     return program
 

@@ -44,7 +44,7 @@ class Runner:
         program = generate(trace)
         self.file = f"<subtrace {trace.name} {next(_numbers)}>"
         head = program.header()
-        body = [f"{'    ' * line.indent}{line.text}" for line in program.lines]
+        body = [line.source for line in program.lines]
         source = "\n".join([*head, "", "", program.signature, *body, ""])
         self.first = len(head) + 4
         self.lines = program.lines

@@ -170,7 +170,8 @@ class Surroundings:
         maybe = [*self.maybe, *(self.looks if looks else ()), *(self.asks if asks else ())]
         named = self.names.issuperset
         self.constants += [(place, value) for place, value, names in maybe if every or named(names)]
-        self.constants.append((Place("the default dtype", torch.get_default_dtype), torch.get_default_dtype()))
+        if not self.of_handlers:
+            self.constants.append((Place("the default dtype", torch.get_default_dtype), torch.get_default_dtype()))
         for told, ask, mentions in SETTINGS:
             if self.user_names & mentions:
                 self.constants.append((Place(told, ask), ask()))
@@ -376,7 +377,8 @@ class Surroundings:
             if base not in self.classes and is_user_class(base):
                 self.classes[base] = None
                 own = Place(base.__name__, functools.partial(itself, base))
-                self.note_fact(f"attributes of {base.__name__} that hide those of its bases", own, overriding, base)
+                if not self.of_handlers:  # a handler that another one wraps is still the same handler
+                    self.note_fact(f"attributes of {base.__name__} that hide those of its bases", own, overriding, base)
                 for name, item in list(vars(base).items()):
                     self.visit_class_part(base, name, item, depth + 1)
 
