@@ -51,6 +51,7 @@ CSS = """
 .stk tr.here td { background: #fff3bf; }
 .stk .side { display: flex; flex-wrap: wrap; gap: 0 8px; } .stk .side > div { flex: 1 1 260px; min-width: 0; }
 .stk .pane { height: 340px; border: 1px solid #d8dee4; }
+.stk-explorer .widget-html-content { min-width: 0; width: 100%; }
 .stk .scroll { overflow-x: auto; }
 .stk p { margin: 2px 0; }
 .stk .error { white-space: pre-wrap; color: #c62828; border-left: 3px solid #c62828; padding-left: 8px; }

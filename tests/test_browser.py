@@ -102,6 +102,8 @@ def test_the_explorer_in_jupyterlab(page: Any, tmp_path: Path) -> None:
         status(page, "match 1 of 3")
         assert page.inner_text(".stk .op code") == "relu = aten.relu.default(mul)"
         assert "pair = (pair * 2).relu()" in page.inner_text(".stk pre mark")
+        handler = page.locator("h4:has-text('in the class: two.py')").bounding_box()
+        assert handler["x"] + 100 < LAPTOP["width"]  # it is not pushed out of its pane
 
         page.focus("select[size]")
         page.keyboard.press("ArrowDown")
