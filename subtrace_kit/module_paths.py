@@ -17,7 +17,7 @@ class ModulePaths:
     """The paths of the modules that are running, outermost first.
 
     Args:
-        fn: The program; modules are followed where it is one.
+        fn: The program. Of a module the parts have their paths in it, else modules have those of their variables.
     """
 
     def __init__(self, fn: Any) -> None:
@@ -33,8 +33,10 @@ class ModulePaths:
     @contextlib.contextmanager
     def follow(self, recorder: Any) -> Iterator[None]:
         """Note modules as they start and end, for the thread that `recorder` records."""
-        parts = () if self.module is None else self.module.named_modules()
-        paths = {id(part): path for path, part in parts}
+        if self.module is not None:
+            paths = {id(part): path for path, part in self.module.named_modules()}
+        else:
+            paths = {id(module): place.path for place, module in reversed(recorder.places.modules)}
 
         def enter(module: torch.nn.Module, _: Any) -> None:
             if current_listener() is recorder:

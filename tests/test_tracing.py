@@ -256,3 +256,9 @@ def test_a_function_is_seen_however_it_is_called(apply):
 
     trace, _ = trace_and_lower(lambda x: apply(x).sin(), make)
     assert trace.bound_symbols[0].symbol.name == "doubled.apply"
+
+
+def test_modules_that_a_function_finds_have_the_paths_of_their_variables():
+    model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.ReLU())
+    t = subtrace_kit.trace(lambda x: model(x) + 1)(torch.ones(1, 2))
+    assert [b.module for b in t.bound_symbols] == ["model.0", "model.1", ""]
