@@ -24,7 +24,7 @@ DEPTH = 3
 
 
 def attribute_guards(
-    leaves: Iterable[Any], names: Iterable[str], handler_names: Iterable[str] = ()
+    leaves: Iterable[Any], names: Iterable[str], handler_names: Iterable[str] = (), asking: Iterable[str] = ()
 ) -> Iterator[Attribute]:
     """The Python values on tensors among the arguments that the program or the class may read.
 
@@ -34,6 +34,7 @@ def attribute_guards(
         leaves: The leaves of the arguments.
         names: The names that the code of the program mentions.
         handler_names: The names that classes and what they call mention.
+        asking: Those that they mention outside of constructors.
     """
     named, by_handler = frozenset(names), frozenset(handler_names)
     for index, leaf in enumerate(leaves):
@@ -45,7 +46,7 @@ def attribute_guards(
                 elif isinstance(value, (dict, list)) and name in named | by_class:
                     recorded, only = constants_in(value), name not in named
                     yield Attribute(index, (*way, name), recorded, only, constants_in, "constants")
-            for told, ask in asked(tensor, named | by_class):
+            for told, ask in asked(tensor, named | frozenset(asking)):
                 yield Attribute(index, way, ask(tensor), ask=ask, fact=told)
 
 

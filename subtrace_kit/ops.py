@@ -77,6 +77,7 @@ class OpInfo:
         returns: How many results its schema has.
         takes_storage: Whether it makes a tensor of raw storage.
         mutable: Whether it writes any argument.
+        check: Whether it is there to fail on some data: it has no result. The marks of a profiler are none.
     """
 
     symbol: Symbol
@@ -88,6 +89,7 @@ class OpInfo:
     returns: int
     takes_storage: bool
     mutable: bool
+    check: bool
 
 
 @cache
@@ -107,6 +109,7 @@ def op_info(func: OpOverload) -> OpInfo:
         len(schema.returns),
         any(str(argument.type) == "Storage" for argument in schema.arguments),
         bool(UNDECLARED_WRITES.get(func, written)),
+        not schema.returns and func.namespace != "profiler",
     )
 
 

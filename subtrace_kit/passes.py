@@ -364,7 +364,7 @@ def has_effect(bound: BoundSymbol) -> bool:
         return True
     if bound.symbol.kind is Kind.ATEN:
         info = ops.op_info(bound.symbol.fn)
-        if info.mutable or info.random or not info.returns:
+        if info.mutable or info.random or info.check:
             return True
         if not bound.results and bound.outputs and bound.symbol.fn is not ops.LIFT:
             return True  # it hands its argument on: it has done something to it, as a wait for a collective does

@@ -282,7 +282,7 @@ class Recorder:
             self.nodes.credit(event)
         if func is ops.LIFT:
             self.store.constant(args[0], remade=kind == FUNCTION and not self.open_events[-1].unrolls)
-        event.writes = info.mutable or info.random or not info.returns  # an op without a result is a check
+        event.writes = info.mutable or info.random or info.check
         if wrapped:
             return self.run(event, ATEN, self.send_to_class, args, kwargs, func)
         return self.run_plain(event, info, args, kwargs)

@@ -55,6 +55,9 @@ __all__ = ["Surroundings"]
 _CALLED_AGAIN = (torch.Tensor, torch.autograd.Function)
 """Classes whose methods a trace calls again: what they find outside is their own affair."""
 
+_BUILDING = frozenset({"__new__", "__init__", "__tensor_flatten__", "__tensor_unflatten__"})
+"""Methods that a lowered trace calls again: what they ask of their arguments is asked anew."""
+
 DEPTH, ITEMS = 12, 50_000
 """How deep and how far the search goes; what lies beyond is held by reference."""
 
@@ -99,6 +102,8 @@ class Surroundings:
         self.bindings: list[tuple[Place, Any, str, str]] = []  # variables: place, what holds it, how, key
         self.names: set[str] = set()
         self.user_names: set[str] = set()  # those in code that no one but the user wrote
+        self.asking: set[str] = set()  # those of them outside of constructors
+        self.builds = False  # whether a constructor is being looked into
         self.steps: set[str] = set()
         self.maybe: list[tuple[Place, Any, frozenset[str]]] = []  # constants, if the code mentions the names
         self.looks: list[tuple[Place, Any, frozenset[str]]] = []  # keys of dicts
@@ -129,6 +134,7 @@ class Surroundings:
             if part not in self.functions and not is_closed(part):
                 self.functions.add(part)
                 self.user_names |= names_of_code(part.__code__)
+                self.asking |= frozenset() if self.builds else names_of_code(part.__code__)
                 self.names |= self.user_names
                 self.steps |= steps_of_code(part.__code__)
                 self.visit_roots(function_roots(part), depth)
@@ -389,8 +395,10 @@ class Surroundings:
             return
         if found := list(functions_in(item)):
             self.note(place, item)
+            self.builds = name in _BUILDING
             for function in found:
                 self.visit_function(function, depth)
+            self.builds = False
             if isinstance(item, functools.cached_property):
                 self.user_names.add("__dict__")
         elif not name.startswith("__") and name != "_abc_impl":

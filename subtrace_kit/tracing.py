@@ -177,7 +177,7 @@ class _Recording:
         self.constants = tuple(Constant(place.path, value, place) for place, value in self.places.constants)
         self.ties = tuple(self.find_ties())
         self.remember()
-        names = self.places.user_names, self.handlers.found.user_names
+        names = self.places.user_names, self.handlers.found.user_names, self.handlers.found.asking
         self.attributes = tuple(attribute_guards(self.leaves, *names))
         self.output: Any = None
         self.owners: list[Owner] = []

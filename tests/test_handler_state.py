@@ -213,3 +213,29 @@ def test_attributes_of_plain_results():
     for f in (t, subtrace_kit.lower(t)):
         out = f(torch.full((1,), 3.0))
         assert (out.tag, out.twice.item()) == ("hi", 12.0)
+
+
+class Offset(Kept):
+    """A wrapper whose constructor, not its handler, asks where its inner tensor begins."""
+
+    keeps = ""
+
+    def __new__(cls, inner):
+        made = torch.Tensor._make_wrapper_subclass(
+            cls, inner.shape, strides=inner.stride(), storage_offset=inner.storage_offset(), dtype=inner.dtype
+        )
+        made.inner = inner
+        return made
+
+
+class AsksOffset(Kept):
+    @classmethod
+    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+        return cls(args[0].inner * args[0].storage_offset())
+
+
+def test_what_only_a_constructor_asks_is_asked_anew():
+    low = subtrace_kit.lower(subtrace_kit.trace(lambda x: x + 1)(Offset(torch.ones(2))))
+    assert low(Offset(torch.ones(4)[2:])).inner.tolist() == [12.0, 12.0]
+    asks = subtrace_kit.lower(subtrace_kit.trace(lambda x: x + 1)(AsksOffset(torch.ones(2))))
+    assert asks(AsksOffset(torch.ones(4)[2:])).inner.tolist() == [0.0, 0.0]
