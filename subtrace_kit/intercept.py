@@ -14,6 +14,7 @@ Six things are watched, for the recording thread only:
 
 from __future__ import annotations
 
+import builtins
 import contextlib
 import functools
 import threading
@@ -256,6 +257,7 @@ _PLACES = [
     *((space, name) for name in RANDOM_STATE for space in (torch, torch.random)),
     *((torch.Tensor, name) for name in (*DATA_READERS, *RECLASSED)),
     *((torch, name) for name in FROM_OUTSIDE),
+    (builtins, "print"),
     (torch.autograd.Function, "_register_hook"),  # what torch calls for a hook of an autograd node
 ]
 _patched = [(space, name, getattr(space, name), name in vars(space)) for space, name in _PLACES]

@@ -8,7 +8,7 @@ from .symbols import Kind
 from .traced_number import TracedNumber
 from .values import Event, Value
 
-__all__ = ["Numbers", "constants", "guard_number", "perturbed"]
+__all__ = ["Numbers", "constants", "guard_number", "moved", "perturbed", "perturbed_text"]
 
 
 class Numbers:
@@ -118,6 +118,21 @@ class _Places:
 def perturbed(number: Any) -> Any:
     """Another number, to see what depends on it."""
     return not number if isinstance(number, bool) else number * 1.0625 + 0.03125
+
+
+def moved(number: Any, way: str) -> Any:
+    """A number far above or below, beyond most bounds that code compares it with."""
+    if isinstance(number, bool):
+        return not number
+    return number * 1000 + 1017 if way == "up" else number / 1000 - 1017
+
+
+def perturbed_text(text: str) -> str:
+    """Another text of the same form: each digit is another one."""
+    return text.translate(_OTHER_DIGITS)
+
+
+_OTHER_DIGITS = str.maketrans("0123456789", "1234567890")
 
 
 def guard_number(item: Any) -> None:

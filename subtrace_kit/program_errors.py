@@ -24,6 +24,7 @@ __all__ = [
     "as_trace_error",
     "changed_class",
     "changed_owner",
+    "depends_on_handlers",
     "left_changed",
     "unknown_result",
     "went_on",
@@ -73,6 +74,17 @@ def went_on(error: BaseException, event: Event) -> TraceError:
         source=event.source,
         cause="try / except around an op that fails on some data only: the trace holds only the side taken",
         way_out="ask before (torch.linalg.cholesky_ex, a check outside the traced program), or let it fail",
+    )
+
+
+def depends_on_handlers(source: Source | None, fn: Any) -> TraceError:
+    """The error for a program that does something else if a handler, or a text, tells it something else."""
+    return TraceError(
+        "the program depends on data that left torch inside a handler, or as a text of a tensor",
+        source=source or _definition(fn),
+        cause="a number, a tag or a branch that a handler takes from data (.item(), an `if`), or f'{tensor}': the"
+        " program reads it, and a trace would keep what it was told when it was recorded",
+        way_out="keep it a tensor inside the wrapper, or read it outside the traced program",
     )
 
 

@@ -44,13 +44,13 @@ from .intercept import (
 )
 from .module_paths import ModulePaths
 from .node_lines import NodeLines
-from .numbers import perturbed
+from .numbers import moved, perturbed, perturbed_text
 from .ops import OpInfo, function_symbol, op_info, written_tensors
 from .protocol import no_protocol
 from .roots import Place
 from .seen import Watch
 from .snapshot import Snapshot
-from .source import building_line, located, nearest_line
+from .source import Source, building_line, located, nearest_line
 from .store import Store
 from .symbols import Kind, Symbol
 from .traced_number import traced
@@ -89,7 +89,8 @@ class Recorder:
     Args:
         snapshot: Remembers what the program overwrites.
         modules: Knows which module runs.
-        perturb: Whether numbers that the program takes out of tensors are changed on the way.
+        perturb: "numbers" to change what the program takes out of tensors on the way, "up" or "down" to change
+            what handlers take out, and texts of tensors.
         backward: Whether ops that a backward sends are put under the line of their forward op.
         watch: Writes down the values that tensors have, or None.
     """
@@ -99,7 +100,7 @@ class Recorder:
         snapshot: Snapshot,
         modules: ModulePaths,
         backward: bool = False,
-        perturb: bool = False,
+        perturb: str = "",
         watch: Watch | None = None,
     ) -> None:
         self.watch = watch
@@ -116,7 +117,9 @@ class Recorder:
         self.generators: dict[int, Any] = {}  # those that were there before the program
         self.states: dict[int, torch.Tensor] = {}  # the states that ops have left them in
         self.handed_out = 0  # how many numbers from data the program has been given
-        self.perturb = perturb
+        self.perturb, self.perturb_inside = perturb == "numbers", perturb in ("up", "down")
+        self.way = perturb
+        self.out_of_sight: list[Source | None] = []  # where data left torch inside a handler, or as a text
         self.data_dependent = 0  # how many ops so far had a result whose shape depends on data
         self.backward_ran = False
         self.gradients: dict[int, Value] = {}  # tensors from outside of whose gradients the program has asked
@@ -139,6 +142,9 @@ class Recorder:
         if self.paused:
             return func(*args, **kwargs)
         name = getattr(func, "__name__", "")
+        if func is print:
+            with self.bookkeeping:  # another run, to see what depends on data, prints nothing
+                return None if self.perturb or self.perturb_inside else func(*args, **kwargs)
         if name in RANDOM_STATE:
             event = Event(Symbol(f"torch.{name}", Kind.FUNCTION, func), None, None, nearest_line())
             event.writes = True
@@ -163,7 +169,7 @@ class Recorder:
         source, printing = located(_run_program_code)
         if printing or name in ops.PRINTING:
             with self.bookkeeping:
-                return func(*args, **kwargs)
+                return self.text(func(*args, **kwargs))
         if (refusal := refusals.of_function(func, name, args, source, self.store)) is not None:
             raise self.refuse(refusal)
         event = Event(function_symbol(func), None, None, source)
@@ -196,6 +202,13 @@ class Recorder:
         self.snapshot.watch_handle(handle)
         if not self.applies:  # there the code runs again
             handle.remove = self.refuse_removal
+
+    def text(self, out: Any) -> Any:
+        """A text of a tensor; another one where the recorder looks for what depends on it."""
+        if not isinstance(out, str):
+            return out
+        self.out_of_sight.append(nearest_line())
+        return perturbed_text(out) if self.perturb_inside else out
 
     def note_gradient(self, event: Event, tensor: torch.Tensor, out: Any) -> None:
         """A gradient that is there or not, as the program may ask: so it must be at each run."""
@@ -305,6 +318,9 @@ class Recorder:
             event.doubtful = isinstance(error, _BY_DATA) and not self.fails_without_data(event, args, kwargs)
             self.failures.append((error, event))
             raise
+        if info.reads and ATEN in self.kinds and isinstance(out, (bool, float)):
+            self.out_of_sight.append(event.source)
+            out = moved(out, self.way) if self.perturb_inside else out
         with no_torch_function():
             event.out = self.results(event, info, args, out)
             if self.watch is not None:

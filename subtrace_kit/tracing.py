@@ -23,6 +23,7 @@ from .global_state import GlobalState, state_changed
 from .guards import Argument, Guard, argument_paths, identity, parts, sharing
 from .handler_state import HandlerState
 from .intercept import (
+    FakeTensor,
     current_listener,
     flatten_tree,
     global_context,
@@ -40,6 +41,7 @@ from .program_errors import (
     as_trace_error,
     changed_class,
     changed_owner,
+    depends_on_handlers,
     left_changed,
     unknown_result,
     went_on,
@@ -150,11 +152,11 @@ class _Recording:
         kwargs: dict,
         places: Any,
         backward: bool,
-        perturb: bool = False,
+        perturb: str = "",
         twins: bool = False,
         values: bool = False,
     ) -> None:
-        self.again = lambda: recording(fn, args, kwargs, places, backward, True, twins)
+        self.again = lambda perturb: recording(fn, args, kwargs, places, backward, perturb, twins)
         self.twins = twins  # whether arguments are stand-ins for those of the caller
         self.fn, self.args, self.kwargs = fn, args, kwargs
         self.positional = _parameter_names(fn, args)
@@ -211,6 +213,10 @@ class _Recording:
         values = self.take_inputs()
         try:
             self.run_watched()
+            if recorder.out_of_sight:
+                self.snapshot.restore()
+                self.handlers.owners.restore()
+                self.refuse_what_handlers_decide()
             if recorder.handed_out:
                 self.snapshot.restore()
                 self.guard_what_numbers_reach()
@@ -264,7 +270,21 @@ class _Recording:
         The program runs once more with other numbers: where a Python constant of the trace then
         differs (`math.sqrt(x.item())`), the trace fits only the numbers it was recorded with.
         """
-        again = self.again()
+        if not self.does_the_same(self.again("numbers"), failed=False):
+            self.recorder.store.numbers.guard_all()
+
+    def refuse_what_handlers_decide(self) -> None:
+        """Refuse a program that depends on data which left torch in a handler, or as a text.
+
+        The program runs once more; what handlers read, and texts of tensors, are others then. A trace calls
+        the handlers again at each run, but not the program, which would go on with what it was told first.
+        """
+        for way in ("up", "down"):  # across whatever bound a handler compares with
+            if not self.does_the_same(self.again(way), failed=True):
+                raise depends_on_handlers(self.recorder.out_of_sight[0], self.fn)
+
+    def does_the_same(self, again: _Recording, failed: bool) -> bool:
+        """Whether another run does the same operations with the same Python constants; `failed` if it fails."""
         try:
             again.take_inputs()
             again.run_watched()
@@ -273,13 +293,11 @@ class _Recording:
                     self.output[index] = leaf  # a constant that was equal by chance
             known = self.recorder.store.outside_ids() & again.recorder.store.outside_ids()
             one, other = (constants(r.recorder.shown, known, r.output, repr(r.spec_out)) for r in (self, again))
-            same = one == other
+            return one == other
         except Exception:
-            same = False
+            return failed
         finally:
             again.restore()
-        if not same:
-            self.recorder.store.numbers.guard_all()
 
     def take_output(self, out: Any) -> Any:
         """The result with values in place of tensors; every wrapper in it is completed."""
@@ -327,7 +345,8 @@ class _Recording:
     def write_attributes(self, obj: torch.Tensor) -> None:
         """Write down the Python attributes that the program has given to a plain tensor of its own."""
         value = self.recorder.store.value(obj)
-        for name, item in () if value.root.outside else vars(obj).items():
+        own = value.root.outside or isinstance(obj, FakeTensor)  # there torch keeps what it needs itself
+        for name, item in () if own else vars(obj).items():
             mapped = item if is_simple(item) else map_changed(item, self.recorder.store.value)
             if mapped is MISSING:
                 raise changed_owner(Change(Owner("a result", None), "attribute", name, item), self.fn)
