@@ -14,6 +14,7 @@ __all__ = [
     "array_content",
     "attributes_of",
     "class_place",
+    "code_of",
     "hiding",
     "is_array",
     "is_function",
@@ -92,6 +93,11 @@ def itself(value: Any) -> Any:
 def hiding(names: frozenset[str], value: Any) -> tuple[str, ...]:
     """Which of these names an object keeps itself."""
     return tuple([name for name in getattr(value, "__dict__", ()) if name in names])
+
+
+def code_of(function: Any) -> Any:
+    """The code of a function: a reload puts other code into the same function."""
+    return function.__code__
 
 
 def answer(ask: Callable[[Any], Any], place: Place) -> Any:

@@ -14,14 +14,24 @@ import threading
 import types
 import warnings
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
 
 from .roots import Place, is_simple
 
-__all__ = ["SETTINGS", "cached_tensors", "fetched_names", "filled", "is_cache", "is_iterator", "leads_to", "progress"]
+__all__ = [
+    "SETTINGS",
+    "cached_tensors",
+    "environment",
+    "fetched_names",
+    "filled",
+    "is_cache",
+    "is_iterator",
+    "leads_to",
+    "progress",
+]
 
 Found = Iterator[tuple[Place, Any]]
 
@@ -162,8 +172,24 @@ def cached_tensors(cache: Any) -> list[torch.Tensor]:
     return found
 
 
-def _environment() -> tuple[tuple[str, str], ...]:
-    return tuple(sorted(os.environ.items()))
+def environment(mentioned: Iterable[str], texts: Iterable[str], met: bool) -> list[tuple[Place, Any]]:
+    """The variables of the environment that code reads, or all of them where it does not say which.
+
+    Args:
+        mentioned: The names that the code mentions.
+        texts: Names and texts that may be those of variables.
+        met: Whether os.environ is in sight under some name.
+    """
+    if not met and not {"environ", "getenv"}.intersection(mentioned):
+        return []
+    named = sorted(text for text in texts if text in os.environ or text.isupper())
+    if not named:
+        return [(Place("os.environ", _whole_environment), _whole_environment())]
+    return [(Place(f"os.environ[{n!r}]", functools.partial(os.environ.get, n)), os.environ.get(n)) for n in named]
+
+
+def _whole_environment() -> int:
+    return hash(tuple(os.environ.items()))  # not told: it may hold secrets
 
 
 def _flags() -> tuple[Any, ...]:
@@ -172,7 +198,6 @@ def _flags() -> tuple[Any, ...]:
 
 
 SETTINGS: tuple[tuple[str, Callable[[], Any], frozenset[str]], ...] = (
-    ("os.environ", _environment, frozenset({"environ", "getenv"})),
     ("the number of threads", torch.get_num_threads, frozenset({"get_num_threads"})),
     ("anomaly detection", torch.is_anomaly_enabled, frozenset({"is_anomaly_enabled"})),
     (

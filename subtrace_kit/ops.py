@@ -142,5 +142,8 @@ DELATTR = Symbol("delattr", Kind.PRIM)
 RESTRIDE = Symbol("restride", Kind.PRIM)
 ESCAPE = Symbol("leaves_torch", Kind.PRIM)
 STORE = Symbol("store", Kind.PRIM)
+BUMP = Symbol("torch.autograd.graph.increment_version", Kind.FUNCTION, torch.autograd.graph.increment_version)
+"""Tells autograd that a wrapper object was written, where a lowered trace writes its inner tensors instead."""
+
 STATE_WRITES = (SETATTR, DELATTR, RESTRIDE)
 """Prims that change a wrapper object, not its inner tensors."""

@@ -14,11 +14,11 @@ from .called import expect_trace
 from .data_guards import with_data_guards
 from .deep_copies import takes_storage, without_storage
 from .errors import TraceError
-from .handler_state import changed_by_handler, is_log, shown
+from .handler_state import changed_by_handler
 from .ledger import record_ledger
 from .proxies import NumberProxy, Proxy, SubclassTensorProxy, TensorProxy
 from .refusals import raw_storage
-from .symbols import BoundSymbol, Context, Kind
+from .symbols import BoundSymbol, Context, Kind, proxies_in
 from .trace import Trace
 
 __all__ = ["drop_dead_code", "flatten_inputs", "has_effect", "lower", "unroll"]
@@ -112,11 +112,9 @@ def _left_out(trace: Trace) -> str:
     Raises:
         TraceError: A handler keeps something that its later calls may use.
     """
-    for change in trace.handler_writes:
-        if not is_log(change):
-            raise changed_by_handler(change)
-    paths = dict.fromkeys(shown(change) for change in trace.handler_writes)
-    return f"; handlers no longer write {', '.join(paths)}" if paths else ""
+    for path in trace.handler_writes:
+        raise changed_by_handler(path)
+    return f"; handlers no longer write {', '.join(trace.handler_logs)}" if trace.handler_logs else ""
 
 
 def _unrolled(bound: BoundSymbol, context: Context | None, every: bool = False) -> Iterable[BoundSymbol]:
@@ -139,6 +137,18 @@ def _unrolled(bound: BoundSymbol, context: Context | None, every: bool = False) 
             inside = Context(context.grad, context.inference, handler=True)
         for inner in bound.subsymbols:
             yield from _unrolled(inner, inner.context or inside, every)
+        for wrapper in _written_wrappers(bound) if context is None or not context.inference else ():
+            yield BoundSymbol(ops.BUMP, (wrapper,), {}, None, source=bound.source, context=context)
+
+
+def _written_wrappers(bound: BoundSymbol) -> list[SubclassTensorProxy]:
+    """The wrappers that an ATen op writes."""
+    if bound.symbol.kind is not Kind.ATEN or bound.symbol.fn is None or not ops.op_info(bound.symbol.fn).mutable:
+        return []
+    info = ops.op_info(bound.symbol.fn)
+    written = [a for i, a in enumerate(bound.args) if i in info.writes]
+    written += [bound.kwargs[name] for name in info.writes_by_name if name in bound.kwargs]
+    return [proxy for proxy in proxies_in(written) if isinstance(proxy, SubclassTensorProxy)]
 
 
 def _reaches_back(bound: BoundSymbol) -> bool:
@@ -348,7 +358,7 @@ def _needed(body: list[BoundSymbol], output: list[Proxy], outside: set[str]) -> 
 
 
 def _is_needed(bound: BoundSymbol, needed: set[str], outside: set[str]) -> bool:
-    if bound.symbol in ops.STATE_WRITES:
+    if bound.symbol in ops.STATE_WRITES or bound.symbol is ops.BUMP:
         return bound.args[0].name in outside | needed
     return any(p.name in needed for p in bound.results) or has_effect(bound)
 

@@ -197,6 +197,9 @@ def steps_of_code(code: types.CodeType) -> frozenset[str]:
         for a, b in zip(steps, kinds[1:], strict=False)
     ):
         found.add("IS_OP bool")
+    found |= {
+        f"calls {s.argval}" for s in steps if s.argval == "data_ptr" or (s.opname in _GLOBAL_STEPS and s.argval == "id")
+    }
     if kinds.count("PUSH_EXC_INFO") > kinds.count("WITH_EXCEPT_START"):
         found.add("except")
     for part in code.co_consts:

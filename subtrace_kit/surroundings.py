@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import functools
+import os
 import random
 import sys
 import sysconfig
@@ -12,12 +13,14 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
+from torch.utils.weak import WeakIdRef
 
 from .facts import (
     answer,
     array_content,
     attributes_of,
     class_place,
+    code_of,
     hiding,
     is_array,
     is_function,
@@ -29,7 +32,7 @@ from .facts import (
     names_of_class,
     overriding,
 )
-from .indirect import SETTINGS, cached_tensors, fetched_names, filled, is_cache, is_iterator, leads_to
+from .indirect import SETTINGS, cached_tensors, environment, fetched_names, filled, is_cache, is_iterator, leads_to
 from .intercept import flat_parts, hooks_of_all_modules, is_wrapper_type
 from .roots import (
     DESCRIBING,
@@ -103,6 +106,7 @@ class Surroundings:
         self.names: set[str] = set()
         self.user_names: set[str] = set()  # those in code that no one but the user wrote
         self.asking: set[str] = set()  # those of them outside of constructors
+        self.environment = False  # whether os.environ was met under some name
         self.builds = False  # whether a constructor is being looked into
         self.steps: set[str] = set()
         self.maybe: list[tuple[Place, Any, frozenset[str]]] = []  # constants, if the code mentions the names
@@ -137,6 +141,8 @@ class Surroundings:
                 self.asking |= frozenset() if self.builds else names_of_code(part.__code__)
                 self.names |= self.user_names
                 self.steps |= steps_of_code(part.__code__)
+                code = Place(f"code of {part.__name__}", functools.partial(code_of, part))
+                self.constants.append((code, part.__code__))
                 self.visit_roots(function_roots(part), depth)
                 self.bindings += [
                     (Place(name, functools.partial(itself, None)), *rest) for name, *rest in unset_variables(part)
@@ -178,6 +184,9 @@ class Surroundings:
         self.constants += [(place, value) for place, value, names in maybe if every or named(names)]
         if not self.of_handlers:
             self.constants.append((Place("the default dtype", torch.get_default_dtype), torch.get_default_dtype()))
+        self.constants += environment(self.user_names, self.names, self.environment)
+        self.constants += [named for cls in self.called_again for named in self.named_parts(cls)]
+        self.user_names |= {step for step in self.steps if step.startswith("calls ")}
         for told, ask, mentions in SETTINGS:
             if self.user_names & mentions:
                 self.constants.append((Place(told, ask), ask()))
@@ -185,6 +194,14 @@ class Surroundings:
         for cls in self.classes:
             for name in stored - vars(cls).keys():
                 self.bindings.append((class_place(cls, name), cls, "attribute", name))
+
+    def named_parts(self, cls: type) -> list[tuple[Place, Any]]:
+        """The methods and the constants of a class with handlers that the program itself names."""
+        bases = [base for base in cls.__mro__ if is_user_class(base)]
+        found = [(base, name, item) for base in bases for name, item in vars(base).items() if name in self.user_names]
+        return [
+            (class_place(base, name), item) for base, name, item in found if is_simple(item) or any(functions_in(item))
+        ]
 
     @property
     def looks_at_classes(self) -> bool:
@@ -216,7 +233,9 @@ class Surroundings:
 
     def visit(self, place: Place, value: Any, depth: int) -> None:
         """Note a value and what it holds."""
-        if is_simple(value):
+        if value is os.environ:
+            self.environment = True
+        elif is_simple(value):
             self.note(place, value)
             self.names.update(fetched_names(value))
         elif isinstance(value, torch.Tensor):
@@ -342,6 +361,8 @@ class Surroundings:
         else:
             self.note_fact(f"length of {place.path}", place, len, value)
         for key, item in list(value.items() if isinstance(value, dict) else enumerate(value)):
+            if isinstance(key, (torch.Tensor, WeakIdRef)) and not self.sure:  # an optimizer has its own keys
+                self.steps.add("calls id")  # looking it up asks which object it is
             self.visit_part(place.item(key), item, depth)
 
     def visit_object(self, place: Place, value: Any, depth: int) -> None:
@@ -424,6 +445,7 @@ class Surroundings:
             every = Place("hooks of all modules", hooks_of_all_modules)
             self.constants.append((every, every()))
         self.modules.append((place, module))
+        self.names.add("forward")
         self.owners.append((place, module))
         self.visit_type(place, module, 1)
         told = f"parameters, buffers and modules of {place.path or 'the program'}"

@@ -74,11 +74,17 @@ def _storage_bytes(tensor: torch.Tensor) -> int:
     return tensor.untyped_storage().nbytes()
 
 
+def _address(tensor: torch.Tensor) -> int:
+    return 0 if is_wrapper_type(type(tensor)) else tensor.data_ptr()
+
+
 def _node(tensor: torch.Tensor) -> str:
     return type(tensor.grad_fn).__name__
 
 
 _BY_NAME: tuple[tuple[str, Ask, frozenset[str]], ...] = (
+    ("identity", id, frozenset({"calls id"})),
+    ("address", _address, frozenset({"calls data_ptr"})),
     ("storage offset", torch.Tensor.storage_offset, frozenset({"storage_offset"})),
     ("bytes of storage", _storage_bytes, frozenset({"untyped_storage", "storage", "nbytes"})),
     ("is a view", is_view, frozenset({"_is_view", "_base"})),

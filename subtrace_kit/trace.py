@@ -9,7 +9,7 @@ from typing import Any
 
 from .guards import Guard
 from .intercept import flatten_tree
-from .owners import Change, Owner
+from .owners import Owner
 from .proxies import Proxy, SubclassTensorProxy, TensorProxy
 from .seen import Seen
 from .source import Source
@@ -168,7 +168,8 @@ class Trace:
         ties: Arguments that the program also finds elsewhere.
         attributes: Python values on tensors among the arguments, outside their metadata.
         owners: Objects, lists and dicts outside the arguments that it writes into.
-        handler_writes: What handlers write outside the trace, which a lowered trace does not.
+        handler_writes: What handlers keep outside the trace and may read again, so that it cannot be lowered.
+        handler_logs: The counters and logs that they write there, which a lowered trace leaves alone.
         program: The function or module that was recorded.
         failure: For the trace that an error carries: the text of the error at the last operation.
         seen: What the inputs and captured tensors were, where that was asked for.
@@ -186,7 +187,8 @@ class Trace:
     flags: tuple[TrainingFlag, ...] = ()
     constants: tuple[Constant, ...] = ()
     owners: tuple[Owner, ...] = ()
-    handler_writes: tuple[Change, ...] = ()
+    handler_writes: tuple[str, ...] = ()
+    handler_logs: tuple[str, ...] = ()
     ties: tuple[Tie, ...] = ()
     attributes: tuple[Attribute, ...] = ()
     program: Callable[..., Any] | None = field(default=None, compare=False, repr=False)

@@ -21,7 +21,7 @@ from .facts import answer
 from .freeze import Freezer
 from .global_state import GlobalState, state_changed
 from .guards import Argument, Guard, argument_paths, identity, parts, sharing
-from .handler_state import HandlerState
+from .handler_state import HandlerState, shown
 from .intercept import (
     FakeTensor,
     current_listener,
@@ -257,6 +257,8 @@ class _Recording:
         for error, event in recorder.failures:
             if event.doubtful:
                 raise went_on(error, event)
+        if (change := self.handlers.read_by_program(self.handlers.writes())) is not None:
+            raise changed_owner(change, self.fn)
         if (written := self.snapshot.written_unseen()) is not None:
             raise written_out_of_sight(written, self.fn)
         for key in recorder.states:
@@ -380,7 +382,8 @@ class _Recording:
                 *self.handlers.constants(writes),
                 *self.hooks_of_all(),
             ),
-            handler_writes=writes,
+            handler_writes=tuple(dict.fromkeys(shown(c) for c in writes if not self.handlers.is_log(c))),
+            handler_logs=tuple(dict.fromkeys(shown(c) for c in writes if self.handlers.is_log(c))),
             owners=tuple(self.owners),
             ties=self.ties,
             attributes=(*self.attributes, *self.gradients_of_arguments(values)),
