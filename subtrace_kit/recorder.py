@@ -60,6 +60,7 @@ from .values import Event, Value
 __all__ = ["Recorder"]
 
 TOP, FUNCTION, ATEN, APPLY = range(4)
+_PRINT = print  # as it was before it was watched
 _BY_DATA = (RuntimeError, ValueError, ArithmeticError, LookupError)
 """Errors that an op may raise because of its data."""
 CHECKPOINT = Symbol("torch.utils.checkpoint.checkpoint", Kind.FUNCTION, checkpoint)
@@ -142,7 +143,7 @@ class Recorder:
         if self.paused:
             return func(*args, **kwargs)
         name = getattr(func, "__name__", "")
-        if func is print:
+        if func is _PRINT:
             with self.bookkeeping:  # another run, to see what depends on data, prints nothing
                 return None if self.perturb or self.perturb_inside else func(*args, **kwargs)
         if name in RANDOM_STATE:

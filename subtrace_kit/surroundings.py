@@ -235,6 +235,8 @@ class Surroundings:
         """Note a value and what it holds."""
         if value is os.environ:
             self.environment = True
+        elif value is id:
+            self.steps.add("calls id")
         elif is_simple(value):
             self.note(place, value)
             self.names.update(fetched_names(value))

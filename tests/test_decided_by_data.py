@@ -117,7 +117,7 @@ def test_a_cache_by_identity_is_refused_for_another_tensor_and_traced_anew_by_ji
             program(x, w)
         t = subtrace_kit.trace(program)(x, weights[0])
         assert t(x, weights[0]).tolist() == [[1.0, 1.0]]
-        with pytest.raises(subtrace_kit.TraceError, match="identity|address"):
+        with pytest.raises(subtrace_kit.TraceError, match=r"identity|address"):
             t(x, weights[1])
         jitted = subtrace_kit.jit(program)
         assert [jitted(x, w).tolist()[0][0] for w in (*weights, *weights)] == [1.0, 2.0, 1.0, 2.0]
