@@ -6,8 +6,11 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+import torch
+
 from .called import expect_program
 from .errors import TraceError
+from .intercept import current_listener
 from .passes import is_repeatable, lower
 from .running import is_changed_data, runner
 from .trace import Trace
@@ -29,7 +32,9 @@ def jit(fn: Callable[..., Any], *given: Any, backend: str = "eager", **named: An
         **named: Nothing, likewise.
 
     Returns:
-        A function that is called like `fn`. Its attribute `traces` lists the lowered traces.
+        A function that is called like `fn`. Its attribute `traces` lists the lowered traces. Of a module it
+        has the attributes too (`parameters()`, `eval()`), but it is none: put the module into other modules.
+        Inside a program that is recorded it is `fn` itself.
 
     Raises:
         TraceError: The program cannot be traced or lowered, or meets too many kinds of input.
@@ -52,8 +57,15 @@ class _Jitted:
         self.traces: list[Trace] = []
         functools.update_wrapper(self, fn, updated=())
 
+    def __getattr__(self, name: str) -> Any:
+        if name == "fn" or not isinstance(self.fn, torch.nn.Module):
+            raise AttributeError(f"a jitted function has no attribute {name!r}")
+        return getattr(self.fn, name)
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run on arguments of any kind."""
+        if current_listener() is not None:
+            return self.fn(*args, **kwargs)  # the outer recording takes it in
         for known in self.traces:
             if (captured := runner(known).fitting(args, kwargs)) is None:
                 continue

@@ -68,7 +68,10 @@ class Report:
         Raises:
             KeyError: There is none.
         """
-        return {row.name: row for row in self.rows}[name]
+        rows = {row.name: row for row in self.rows}
+        if name not in rows:
+            raise KeyError(f"no row {name!r}; there are {', '.join(rows)}")
+        return rows[name]
 
     def raise_if_wrong(self) -> None:
         """Raise the report as an error if a check differs.

@@ -97,7 +97,7 @@ def trace(
         if current_listener() is not None:
             raise TraceError(
                 "a trace inside a program that is being traced",
-                cause="the traced program calls subtrace_kit.trace itself",
+                cause="the traced program calls subtrace_kit.trace itself, or a library that it calls does",
                 way_out="trace the inner program first, and call its trace in the outer one",
             )
         if fake:
