@@ -137,7 +137,8 @@ def _unrolled(bound: BoundSymbol, context: Context | None, every: bool = False) 
             inside = Context(context.grad, context.inference, handler=True)
         for inner in bound.subsymbols:
             yield from _unrolled(inner, inner.context or inside, every)
-        for wrapper in _written_wrappers(bound) if context is None or not context.inference else ():
+        counts = context is not None and not context.handler  # below a handler torch counts no versions
+        for wrapper in _written_wrappers(bound) if counts else ():
             yield BoundSymbol(ops.BUMP, (wrapper,), {}, None, source=bound.source, context=context)
 
 

@@ -27,6 +27,8 @@ def statement(bound: BoundSymbol, literals: Literals) -> str:
     if bound.symbol.kind is Kind.PRIM and bound.symbol in _PRIMS:
         return _PRIMS[bound.symbol](bound, literals)
     call = _EXPRESSIONS[bound.symbol.kind](bound, literals)
+    if bound.symbol is ops.BUMP and bound.context is not None and bound.context.inference:
+        return f"{bound.args[0].name}.is_inference() or {call}"  # inference tensors have no version
     new = {proxy.name for proxy in bound.results}
     if not new:
         return call

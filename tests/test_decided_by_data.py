@@ -173,3 +173,24 @@ def test_a_lowered_write_advances_the_version_of_the_wrapper():
 def test_fake_runs_give_plain_tensors():
     t = subtrace_kit.trace(lambda x: [x * 2, x.t()], fake=True)(torch.ones(2, 2))
     assert [out.tolist() for out in t(torch.ones(2, 2))] == [[[2.0, 2.0], [2.0, 2.0]], [[1.0, 1.0], [1.0, 1.0]]]
+
+
+def versions(nested):
+    return [nested._version, nested.a._version, nested.a.a._version]
+
+
+def test_versions_advance_where_torch_counts_them():
+    def inference(x):
+        with torch.inference_mode():
+            x.add_(1)
+        return x.a * 1
+
+    nested = TwoTensor(TwoTensor(torch.ones(2), torch.ones(2)), TwoTensor(torch.ones(2), torch.ones(2)))
+    for program in (inference, lambda x: x.add_(1).a * 1):
+        t = subtrace_kit.trace(program)(nested)
+        seen = []
+        for f in (program, t, subtrace_kit.lower(t)):
+            before = versions(nested)
+            f(nested)
+            seen.append([now - then for now, then in zip(versions(nested), before, strict=True)])
+        assert seen[0] == seen[1] == seen[2]
