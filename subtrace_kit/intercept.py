@@ -500,6 +500,24 @@ def storage_id(storage: torch.UntypedStorage) -> int:
     return storage._cdata
 
 
+def with_memory(args: tuple, kwargs: dict) -> tuple[tuple, dict]:
+    """Arguments with zeros in place of tensors without memory, by which a backward stands for zeros.
+
+    What keeps kernels away from these is off where a dispatch mode runs an op.
+    """
+    leaves, spec = pytree.tree_flatten((args, kwargs))
+    if not any(isinstance(leaf, torch.Tensor) and leaf._is_zerotensor() for leaf in leaves):
+        return args, kwargs
+    return pytree.tree_unflatten([_zeros(leaf) for leaf in leaves], spec)
+
+
+def _zeros(leaf: Any) -> Any:
+    if not isinstance(leaf, torch.Tensor) or not leaf._is_zerotensor():
+        return leaf
+    with torch._C._DisableTorchDispatch():
+        return torch.zeros(leaf.shape, dtype=leaf.dtype, device=leaf.device)
+
+
 def is_view(tensor: torch.Tensor) -> bool:
     """Whether autograd knows a tensor as a view of another."""
     return tensor._is_view()

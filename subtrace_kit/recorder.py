@@ -41,6 +41,7 @@ from .intercept import (
     is_wrapper_type,
     lacks_protocol,
     no_torch_function,
+    with_memory,
 )
 from .module_paths import ModulePaths
 from .node_lines import NodeLines
@@ -314,7 +315,8 @@ class Recorder:
         with no_torch_function():
             self.open_plain(event, info, args, kwargs)
         try:
-            out = event.symbol.fn(*args, **kwargs)
+            given = with_memory(args, kwargs) if self.nodes is not None or self.backward_ran else (args, kwargs)
+            out = event.symbol.fn(*given[0], **given[1])
         except BaseException as error:
             event.doubtful = isinstance(error, _BY_DATA) and not self.fails_without_data(event, args, kwargs)
             self.failures.append((error, event))

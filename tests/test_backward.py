@@ -252,3 +252,12 @@ def test_wrappers_that_a_replayed_function_builds():
     assert "in_0 -> op_0" in source
     assert "op_0 -> op_1_0" in source
     subtrace_kit.verify(low, raises=True)
+
+
+def test_zeros_without_memory_in_a_backward():
+    def program(x, w):
+        return torch.sgn(torch.add(w * 1, torch.cat([w, x])[:3], alpha=2))
+
+    x, w = torch.randn(3, 3, requires_grad=True), torch.randn(3, 3, requires_grad=True)
+    b = backward(trace(program)(x, w))
+    assert [g.tolist() for g in b(*[torch.ones(p.shape) for p in b.inputs])] == [[[0.0] * 3] * 3] * 2
