@@ -19,6 +19,7 @@ from typing import Any
 
 import torch
 
+from .facts import keys_of
 from .roots import Place, is_simple
 
 __all__ = [
@@ -77,13 +78,9 @@ def _local(place: Place, value: Any) -> Found:
 
 
 def _items(place: Place, value: Any) -> Found:
-    yield Place(f"keys of {place.path}", lambda: _keys(place())), _keys(value)
+    yield Place(f"keys of {place.path}", lambda: keys_of(place())), keys_of(value)
     for key, item in list(value.items()):
         yield place.item(key), item
-
-
-def _keys(mapping: Any) -> tuple[Any, ...]:
-    return tuple(key if is_simple(key) else (type(key).__name__, id(key)) for key in mapping)
 
 
 def _viewed(place: Place, value: Any) -> Found:

@@ -8,7 +8,7 @@ from .symbols import Kind
 from .traced_number import TracedNumber
 from .values import Event, Value
 
-__all__ = ["Numbers", "constants", "guard_number", "moved", "perturbed", "perturbed_text"]
+__all__ = ["INSIDE", "Numbers", "constants", "guard_number", "moved", "perturbed", "perturbed_text"]
 
 
 class Numbers:
@@ -118,6 +118,10 @@ class _Places:
 def perturbed(number: Any) -> Any:
     """Another number, to see what depends on it."""
     return not number if isinstance(number, bool) else number * 1.0625 + 0.03125
+
+
+INSIDE = ("up", "down")
+"""The two ways to change what handlers take out of tensors."""
 
 
 def moved(number: Any, way: str) -> Any:

@@ -91,10 +91,11 @@ def unroll(trace: Trace) -> Trace:
     numbered: set[str] = set()
     bound: list[BoundSymbol] = []
     for outer in trace.bound_symbols:
-        if outer.symbol.kind is Kind.FUNCTION and takes_storage(outer):
-            outer = (outer.has_wrapper and without_storage(outer)) or outer.replace(at_class=outer.has_wrapper)
-        if outer.at_class or (outer.symbol.kind is Kind.FUNCTION and takes_storage(outer)):
-            bound.append(outer)
+        whole = outer.symbol.kind is Kind.FUNCTION and takes_storage(outer)
+        if whole and outer.has_wrapper and (copied := without_storage(outer)) is not None:
+            outer, whole = copied, False
+        if whole:
+            bound.append(outer.replace(at_class=outer.has_wrapper))
         elif _takes_number(outer, numbered):
             numbered |= {p.name for p in (*outer.arguments, *outer.outputs) if isinstance(p, SubclassTensorProxy)}
             bound.append(outer if outer.symbol.kind is Kind.CONSTRUCTOR else outer.replace(at_class=True))

@@ -45,7 +45,7 @@ from .intercept import (
 )
 from .module_paths import ModulePaths
 from .node_lines import NodeLines
-from .numbers import moved, perturbed, perturbed_text
+from .numbers import INSIDE, moved, perturbed, perturbed_text
 from .ops import OpInfo, function_symbol, op_info, written_tensors
 from .protocol import no_protocol
 from .roots import Place
@@ -119,8 +119,7 @@ class Recorder:
         self.generators: dict[int, Any] = {}  # those that were there before the program
         self.states: dict[int, torch.Tensor] = {}  # the states that ops have left them in
         self.handed_out = 0  # how many numbers from data the program has been given
-        self.perturb, self.perturb_inside = perturb == "numbers", perturb in ("up", "down")
-        self.way = perturb
+        self.perturb = perturb
         self.out_of_sight: list[Source | None] = []  # where data left torch inside a handler, or as a text
         self.data_dependent = 0  # how many ops so far had a result whose shape depends on data
         self.backward_ran = False
@@ -146,7 +145,7 @@ class Recorder:
         name = getattr(func, "__name__", "")
         if func is _PRINT:
             with self.bookkeeping:  # another run, to see what depends on data, prints nothing
-                return None if self.perturb or self.perturb_inside else func(*args, **kwargs)
+                return None if self.perturb else func(*args, **kwargs)
         if name in RANDOM_STATE:
             event = Event(Symbol(f"torch.{name}", Kind.FUNCTION, func), None, None, nearest_line())
             event.writes = True
@@ -210,7 +209,7 @@ class Recorder:
         if not isinstance(out, str):
             return out
         self.out_of_sight.append(nearest_line())
-        return perturbed_text(out) if self.perturb_inside else out
+        return perturbed_text(out) if self.perturb in INSIDE else out
 
     def note_gradient(self, event: Event, tensor: torch.Tensor, out: Any) -> None:
         """A gradient that is there or not, as the program may ask: so it must be at each run."""
@@ -323,7 +322,7 @@ class Recorder:
             raise
         if info.reads and ATEN in self.kinds and isinstance(out, (bool, float)):
             self.out_of_sight.append(event.source)
-            out = moved(out, self.way) if self.perturb_inside else out
+            out = moved(out, self.perturb) if self.perturb in INSIDE else out
         with no_torch_function():
             event.out = self.results(event, info, args, out)
             if self.watch is not None:
@@ -513,7 +512,7 @@ class Recorder:
     def hand_out(self, number: Any, value: Value, name: str) -> Any:
         """A number with a memory; a changed one where the recorder looks for what depends on it."""
         self.handed_out += 1
-        number = perturbed(number) if self.perturb else number
+        number = perturbed(number) if self.perturb == "numbers" else number
         return number if name == "__float__" else traced(self, number, value)
 
     @property

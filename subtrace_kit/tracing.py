@@ -35,7 +35,7 @@ from .intercept import (
 )
 from .module_paths import ModulePaths
 from .naming import identifier
-from .numbers import constants
+from .numbers import INSIDE, constants
 from .owners import MISSING, Change, Owner, map_changed, module_hooks
 from .program_errors import (
     as_trace_error,
@@ -281,7 +281,7 @@ class _Recording:
         The program runs once more; what handlers read, and texts of tensors, are others then. A trace calls
         the handlers again at each run, but not the program, which would go on with what it was told first.
         """
-        for way in ("up", "down"):  # across whatever bound a handler compares with
+        for way in INSIDE:  # across whatever bound a handler compares with
             if not self.does_the_same(self.again(way), failed=True):
                 raise depends_on_handlers(self.recorder.out_of_sight[0], self.fn)
 
@@ -312,7 +312,7 @@ class _Recording:
             elif isinstance(leaf, TracedNumber):
                 taken.append(leaf.value)
             else:
-                number = store.numbers.behind(leaf, self.recorder.perturb) if type(leaf) is float else None
+                number = store.numbers.behind(leaf, self.recorder.perturb == "numbers") if type(leaf) is float else None
                 taken.append(leaf if number is None else number)
                 self.tied |= {} if number is None else {len(taken) - 1: leaf}
         self.write_owners()

@@ -8,6 +8,8 @@ import pytest
 import torch
 from hypothesis import settings
 
+from subtrace_kit import _dot
+
 # No deadline: the first example pays for imports. No database: a run depends on nothing but the code.
 settings.register_profile("subtrace_kit", deadline=None, derandomize=True, database=None)
 settings.load_profile("subtrace_kit")
@@ -25,3 +27,12 @@ def _one_thread() -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def _seeded() -> None:
     torch.manual_seed(0)
+
+
+@pytest.fixture
+def pure(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The engine that gives the same picture everywhere."""
+    monkeypatch.setenv(_dot.VARIABLE, "pure")
+    _dot.engine.cache_clear()
+    yield
+    _dot.engine.cache_clear()

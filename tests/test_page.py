@@ -1,6 +1,5 @@
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +20,7 @@ from subtrace_kit.zoo import TwoTensor
 EVIL = '</script><img src=x onerror="alert(1)">'
 
 
-@pytest.fixture(autouse=True)
-def pure(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The engine that gives the same picture everywhere."""
-    monkeypatch.setenv(_dot.VARIABLE, "pure")
-    _dot.engine.cache_clear()
-    yield
-    _dot.engine.cache_clear()
+pytestmark = pytest.mark.usefixtures("pure")
 
 
 def data(text: str) -> Any:

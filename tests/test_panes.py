@@ -1,5 +1,4 @@
 import re
-from collections.abc import Iterator
 
 import pytest
 import torch
@@ -11,14 +10,7 @@ from subtrace_kit.explorer import start
 from subtrace_kit.panes import details_pane, error_pane, picture_pane, status
 from subtrace_kit.zoo import TwoTensor
 
-
-@pytest.fixture(autouse=True)
-def pure(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The engine that gives the same picture everywhere."""
-    monkeypatch.setenv(_dot.VARIABLE, "pure")
-    _dot.engine.cache_clear()
-    yield
-    _dot.engine.cache_clear()
+pytestmark = pytest.mark.usefixtures("pure")
 
 
 def traced() -> subtrace_kit.Trace:

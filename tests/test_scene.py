@@ -1,5 +1,4 @@
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,14 +10,7 @@ from subtrace_kit.errors import TraceError
 from subtrace_kit.explorer import Explorer, start
 from subtrace_kit.scene import DRAWN, marks, neighbours, part, save_picture, scene
 
-
-@pytest.fixture(autouse=True)
-def pure(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The engine that gives the same picture everywhere."""
-    monkeypatch.setenv(_dot.VARIABLE, "pure")
-    _dot.engine.cache_clear()
-    yield
-    _dot.engine.cache_clear()
+pytestmark = pytest.mark.usefixtures("pure")
 
 
 def long(count: int = 300) -> Explorer:
