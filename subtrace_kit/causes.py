@@ -16,7 +16,7 @@ import torch
 from .shown import message
 from .source import Source, user_lines
 
-__all__ = ["Failure", "Texts", "cause_of", "is_declined", "unsupported"]
+__all__ = ["HIGHER_ORDER", "UNINITIALIZED", "Failure", "Texts", "cause_of", "is_declined", "unsupported"]
 
 Texts = tuple[str, str]
 """The usual cause and the way out."""
@@ -121,16 +121,22 @@ def _fake(failure: Failure) -> Texts | None:
     )
 
 
+HIGHER_ORDER = r"HigherOrderOperator (\w+) and mode"
 UNINITIALIZED = "uninitialized (parameter|buffer)"
 _FREED = "the program runs a backward twice through one graph; the first has freed what it saved"
 _SHAPES = "arguments whose shapes do not fit this op"
-# What the message says, the cause, the way out; the first two rows are also for errors outside of ops.
+# What the message says, the cause, the way out; the first three rows are also for errors outside of ops.
 _KNOWN: tuple[tuple[str, str, str], ...] = (
     (
         r"because it has weakref|Couldn't swap",
         "torch.utils.swap_tensors, which .to() of a module with wrapper parameters calls too, takes no tensor that "
         "something refers to weakly, and the recorder so refers to each tensor that it has seen",
         "swap or convert outside the traced program; inside it, write with copy_() under torch.no_grad()",
+    ),
+    (
+        HIGHER_ORDER,
+        "torch.cond, while_loop and their kin hold branches for later: a trace is one straight line",
+        "torch.where computes both sides; or trace each side, and choose outside the traced programs",
     ),
     (
         UNINITIALIZED,
@@ -193,7 +199,7 @@ def _told_by_torch(failure: Failure) -> Texts | None:
     lines = failure.lines
     if lines and lines[-1].text.startswith("raise "):
         return None  # the words are those of the user
-    known = _KNOWN if failure.op else _KNOWN[:2]
+    known = _KNOWN if failure.op else _KNOWN[:3]
     cause, way_out = next(((c, w) for pattern, c, w in known if re.search(pattern, failure.text)), ("", ""))
     if cause is _SHAPES and failure.in_handler:
         cause = (
@@ -217,9 +223,12 @@ def _attribute(failure: Failure) -> Texts | None:
         return (
             f"{name!r} is misspelt, or set only on some ways to build a {cls}: results of ops and "
             "__tensor_unflatten__ build one too",
-            f"set it in every place that builds a {cls}",
+            f"set it in every place that builds a {cls}; {LOOK}",
         )
-    return f"{name!r} is misspelt or not set, or a {type(owner).__name__} stands where another was meant", FIND_OUT
+    return (
+        f"{name!r} is misspelt or not set, or a {type(owner).__name__} stands where another was meant",
+        f"{FIND_OUT}; {LOOK}",
+    )
 
 
 def _missing_rule(failure: Failure) -> Texts | None:

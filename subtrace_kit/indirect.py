@@ -69,7 +69,14 @@ def _referent(place: Place, value: Any) -> Found:
 
 
 def _context(place: Place, value: Any) -> Found:
-    yield Place(f"{place.path}.get()", lambda: place().get(None)), value.get(None)
+    yield Place(f"{place.path}.get()", lambda: _in_context(place())), _in_context(value)
+
+
+def _in_context(variable: contextvars.ContextVar[Any]) -> Any:
+    try:
+        return variable.get()
+    except LookupError:
+        return None
 
 
 def _local(place: Place, value: Any) -> Found:

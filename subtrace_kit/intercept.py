@@ -17,6 +17,7 @@ from __future__ import annotations
 import builtins
 import contextlib
 import functools
+import sys
 import threading
 import types
 from collections.abc import Callable, Iterator
@@ -236,6 +237,34 @@ class _Checkpoint:
 _checkpoint = _Checkpoint()
 
 
+class _Compiler:
+    """torch.compile, which would compile the recorder with the program: while some thread records, all run as eager."""
+
+    def __init__(self) -> None:
+        self.stance: Any = None
+
+    def watch(self) -> None:
+        """Let compiled functions run as they are written. A program may load the compiler only later."""
+        if self.stance is None and "torch._dynamo.eval_frame" in sys.modules:
+            self.stance = torch.compiler.set_stance("force_eager")
+            self.stance.__enter__()
+
+    def give_back(self) -> None:
+        """Let the compiler work again."""
+        if self.stance is not None:
+            self.stance.__exit__(None, None, None)
+            self.stance = None
+
+
+_compiler = _Compiler()
+
+
+def hold_compiler() -> None:
+    """Let functions run as they are written from here on, after a program has called torch.compile."""
+    with _lock:
+        _compiler.watch()
+
+
 def made_by_function(tensor: torch.Tensor) -> bool:
     """Whether the autograd node behind a tensor is that of an autograd.Function."""
     return isinstance(tensor.grad_fn, torch.autograd.function.BackwardCFunction)
@@ -244,8 +273,8 @@ def made_by_function(tensor: torch.Tensor) -> bool:
 RANDOM_STATE = ("manual_seed", "seed", "get_rng_state", "set_rng_state")
 """Functions of torch.random that a function mode does not see; torch itself exports them too."""
 
-DATA_READERS = ("numpy", "tolist", "__array__", "__dlpack__")
-"""Methods that take data out of torch. Inside a handler no function mode would see them."""
+DATA_READERS = ("numpy", "tolist", "__array__", "__dlpack__", "__reduce_ex__")
+"""Methods that take data out of torch. Inside a handler no function mode would see them, pickling nowhere."""
 
 RECLASSED = ("as_subclass", "_make_subclass")
 """Functions that give the data of a tensor another Python class, unseen by a function mode; Parameter uses one."""
@@ -258,6 +287,7 @@ _PLACES = [
     *((torch.Tensor, name) for name in (*DATA_READERS, *RECLASSED)),
     *((torch, name) for name in FROM_OUTSIDE),
     (builtins, "print"),
+    (torch, "compile"),
     (torch.autograd.Function, "_register_hook"),  # what torch calls for a hook of an autograd node
 ]
 _patched = [(space, name, getattr(space, name), name in vars(space)) for space, name in _PLACES]
@@ -283,6 +313,7 @@ def _install() -> None:
             torch.Tensor._make_wrapper_subclass = staticmethod(_watched_make)  # type: ignore[method-assign,assignment]
             _apply.watch()
             _checkpoint.watch()
+            _compiler.watch()
 
 
 def _uninstall() -> None:
@@ -295,6 +326,7 @@ def _uninstall() -> None:
             del torch.Tensor._make_wrapper_subclass
             _apply.give_back()
             _checkpoint.give_back()
+            _compiler.give_back()
 
 
 @contextlib.contextmanager

@@ -11,7 +11,8 @@ import torch
 from .called import expect_program
 from .errors import TraceError
 from .intercept import current_listener
-from .passes import is_repeatable, lower
+from .passes import lower
+from .repeatable import Repeatable, random_state, repeatable
 from .running import is_changed_data, runner
 from .trace import Trace
 from .tracing import trace
@@ -55,6 +56,7 @@ class _Jitted:
     def __init__(self, fn: Callable[..., Any]) -> None:
         self.fn = fn
         self.traces: list[Trace] = []
+        self.again: dict[int, Repeatable] = {}  # by the id of the trace
         functools.update_wrapper(self, fn, updated=())
 
     def __getattr__(self, name: str) -> Any:
@@ -69,11 +71,15 @@ class _Jitted:
         for known in self.traces:
             if (captured := runner(known).fitting(args, kwargs)) is None:
                 continue
+            again = self.again[id(known)]
+            give_back = random_state() if again.allowed and again.draws else None
             try:
                 return runner(known).run(args, kwargs, captured)
             except TraceError as error:
-                if not (is_changed_data(error) and is_repeatable(known)):
+                if not (is_changed_data(error) and again.allowed):
                     raise
+                if give_back is not None:
+                    give_back()
         if len(self.traces) >= LIMIT:
             raise TraceError(
                 f"{LIMIT} kinds of input so far",
@@ -81,4 +87,5 @@ class _Jitted:
                 way_out="pass such numbers as tensors",
             )
         self.traces.insert(0, lower(trace(self.fn)(*args, **kwargs)))
+        self.again[id(self.traces[0])] = repeatable(self.traces[0])
         return self.traces[0](*args, **kwargs)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 import torch
 
@@ -18,6 +19,7 @@ from .handler_state import changed_by_handler
 from .ledger import record_ledger
 from .proxies import NumberProxy, Proxy, SubclassTensorProxy, TensorProxy
 from .refusals import raw_storage
+from .returned_views import returned_views
 from .symbols import BoundSymbol, Context, Kind, proxies_in
 from .trace import Trace
 
@@ -85,9 +87,25 @@ def try_backward(trace: Trace) -> None:
 # -------------------------------------------------------------------------------------------- unroll
 
 
+@dataclass(frozen=True)
+class Kept:
+    """What stays an operation on wrapper objects beside what autograd follows.
+
+    Args:
+        every: Whether all of them do, under grad mode.
+        views: Names of wrappers that view ops must make.
+    """
+
+    every: bool
+    views: frozenset[str]
+
+
+_NONE = Kept(False, frozenset())
+
+
 def unroll(trace: Trace) -> Trace:
     """Put what runs inside a wrapper's handlers in place of the op on the wrapper."""
-    every = any(_reaches_back(b) for b in trace.bound_symbols)
+    kept = Kept(any(_reaches_back(b) for b in trace.bound_symbols), returned_views(trace))
     numbered: set[str] = set()
     bound: list[BoundSymbol] = []
     for outer in trace.bound_symbols:
@@ -100,7 +118,7 @@ def unroll(trace: Trace) -> Trace:
             numbered |= {p.name for p in (*outer.arguments, *outer.outputs) if isinstance(p, SubclassTensorProxy)}
             bound.append(outer if outer.symbol.kind is Kind.CONSTRUCTOR else outer.replace(at_class=True))
         else:
-            bound += [_credited(inner, outer) for inner in _unrolled(outer, outer.context, every)]
+            bound += [_credited(inner, outer) for inner in _unrolled(outer, outer.context, kept)]
     attributes = tuple(dataclasses.replace(attribute, by_class=False) for attribute in trace.attributes)
     constants = tuple(dataclasses.replace(constant, by_class=False) for constant in trace.constants)
     trace = trace.replace(attributes=attributes, constants=constants)  # what a handler read is now a constant
@@ -118,14 +136,14 @@ def _left_out(trace: Trace) -> str:
     return f"; handlers no longer write {', '.join(trace.handler_logs)}" if trace.handler_logs else ""
 
 
-def _unrolled(bound: BoundSymbol, context: Context | None, every: bool = False) -> Iterable[BoundSymbol]:
+def _unrolled(bound: BoundSymbol, context: Context | None, kept: Kept = _NONE) -> Iterable[BoundSymbol]:
     if bound.symbol is ops.ESCAPE:
         raise _leaves_torch(bound)
     if any(isinstance(argument, torch.UntypedStorage) for argument in bound.args):
         raise raw_storage(bound.source)
     modes = context is not None and bool(context.modes)
     above = modes and _differentiated(bound, context)  # autograd follows the op, not what the modes make of it
-    if _is_followed(bound, context, every):
+    if _is_followed(bound, context, kept):
         yield replayed(bound.replace(context=context))
     elif above or bound.symbol.kind is Kind.CONSTRUCTOR or bound.symbol in (ops.GETATTR, ops.STORE, *ops.STATE_WRITES):
         yield bound.replace(context=context)
@@ -137,7 +155,7 @@ def _unrolled(bound: BoundSymbol, context: Context | None, every: bool = False) 
         if bound.symbol.kind is Kind.ATEN and context is not None and bound.on_wrapper:
             inside = Context(context.grad, context.inference, handler=True)
         for inner in bound.subsymbols:
-            yield from _unrolled(inner, inner.context or inside, every)
+            yield from _unrolled(inner, inner.context or inside, kept)
         counts = context is not None and not context.handler  # below a handler torch counts no versions
         for wrapper in _written_wrappers(bound) if counts else ():
             yield BoundSymbol(ops.BUMP, (wrapper,), {}, None, source=bound.source, context=context)
@@ -186,11 +204,11 @@ def _writes_wrapper(bound: BoundSymbol) -> bool:
     return any(_writes_wrapper(inner) for inner in bound.subsymbols)
 
 
-def _is_followed(bound: BoundSymbol, context: Context | None, every: bool = False) -> bool:
+def _is_followed(bound: BoundSymbol, context: Context | None, kept: Kept = _NONE) -> bool:
     """Whether autograd follows an operation on wrappers, or the operation talks to autograd.
 
     A write that autograd follows reaches, through views, tensors that did not require a gradient before:
-    with `every` all operations on wrappers under grad mode stay, so that views are eager's own.
+    with `kept.every` all operations on wrappers under grad mode stay, so that views are eager's own.
     """
     direct = bound.symbol.kind is Kind.ATEN and bound.context is not None  # sent by no function that was seen
     if not (direct or bound.symbol.kind in (Kind.FUNCTION, Kind.APPLY)) or not bound.has_wrapper:
@@ -199,9 +217,11 @@ def _is_followed(bound: BoundSymbol, context: Context | None, every: bool = Fals
         return True
     if bound.symbol.kind is Kind.APPLY and any(_requires_grad(p) for _, b in bound.walk() for p in b.outputs):
         return True  # on its way out a Function settles which results autograd follows
+    if any(p.name in kept.views for p in bound.results):
+        return True
     if context is None or not context.grad:  # also under no_grad a view says that it requires a gradient
-        return any(_requires_grad(p) for p in bound.results) or (every and _writes_wrapper(bound))
-    return every or any(_requires_grad(p) for p in (*bound.arguments, *bound.outputs))
+        return any(_requires_grad(p) for p in bound.results) or (kept.every and _writes_wrapper(bound))
+    return kept.every or any(_requires_grad(p) for p in (*bound.arguments, *bound.outputs))
 
 
 def _differentiated(bound: BoundSymbol, context: Context | None) -> bool:
@@ -381,19 +401,6 @@ def has_effect(bound: BoundSymbol) -> bool:
         if not bound.results and bound.outputs and bound.symbol.fn is not ops.LIFT:
             return True  # it hands its argument on: it has done something to it, as a wait for a collective does
     return any(has_effect(inner) for inner in bound.subsymbols)
-
-
-def is_repeatable(trace: Trace) -> bool:
-    """Whether a run that was broken off has left no mark: it writes nothing and draws no random numbers."""
-    return not any(_leaves_mark(inner) for bound in trace.bound_symbols for _, inner in bound.walk())
-
-
-def _leaves_mark(bound: BoundSymbol) -> bool:
-    if bound.symbol.kind is Kind.ATEN:
-        info = ops.op_info(bound.symbol.fn)
-        return info.mutable or info.random
-    known = bound.symbol.kind is Kind.CONSTRUCTOR or bound.symbol in (ops.GETATTR, ops.SETATTR)
-    return not known and not bound.checked and not bound.subsymbols and has_effect(bound)
 
 
 def _passed(trace: Trace, bound: list[BoundSymbol], line: str) -> Trace:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from . import ops
-from .causes import UNINITIALIZED, Failure, cause_of, is_declined, unsupported
+from .causes import HIGHER_ORDER, UNINITIALIZED, Failure, cause_of, is_declined, unsupported
 from .errors import TraceError
 from .protocol import rule_source
 from .shown import key_text, message
@@ -154,6 +154,8 @@ def _what(failure: Failure, events: list[Event]) -> str:
     inner += f", module {events[-1].module}" if events and events[-1].module else ""
     if is_declined(failure.error):  # torch's own text lists the modes of the recorder among the handlers
         text = f"{' and '.join(failure.classes)}.__torch_dispatch__ returned NotImplemented"
+    if (operator := re.search(HIGHER_ORDER, text)) is not None:  # torch's own text speaks of the recorder's mode
+        text = f"torch.{operator[1]} cannot be recorded"
     if re.search(UNINITIALIZED, text):  # torch's own text speaks of load_state_dict
         text = "a parameter or buffer of a lazy module is not there yet"
     return f"{kind}{where}{inner}: {text}"

@@ -37,6 +37,7 @@ from .intercept import (
     global_context,
     handles_functions,
     handles_ops,
+    hold_compiler,
     hooks_of_saved_tensors,
     is_wrapper_type,
     lacks_protocol,
@@ -61,6 +62,7 @@ from .values import Event, Value
 __all__ = ["Recorder"]
 
 TOP, FUNCTION, ATEN, APPLY = range(4)
+_COMPILE = torch.compile
 _PRINT = print  # as it was before it was watched
 _BY_DATA = (RuntimeError, ValueError, ArithmeticError, LookupError)
 """Errors that an op may raise because of its data."""
@@ -146,6 +148,11 @@ class Recorder:
         if func is _PRINT:
             with self.bookkeeping:  # another run, to see what depends on data, prints nothing
                 return None if self.perturb else func(*args, **kwargs)
+        if func is _COMPILE:
+            with self.bookkeeping:
+                out = func(*args, **kwargs)
+                hold_compiler()
+                return out
         if name in RANDOM_STATE:
             event = Event(Symbol(f"torch.{name}", Kind.FUNCTION, func), None, None, nearest_line())
             event.writes = True

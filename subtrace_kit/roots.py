@@ -85,7 +85,8 @@ def is_closed(value: Any) -> bool:
         return is_internal(value.__code__.co_filename)
     module = type(value).__module__
     package = module.partition(".")[0]
-    return isinstance(value, _CLOSED) or package == __package__ or package in _FOREIGN or module.startswith("torch._")
+    own = module.startswith("torch._") and not isinstance(value, torch.nn.Module)  # what torch.compile gives is one
+    return isinstance(value, _CLOSED) or package == __package__ or package in _FOREIGN or own
 
 
 Root = tuple[Place, frozenset[str], tuple[Any, str, str] | None]

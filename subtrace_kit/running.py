@@ -128,11 +128,10 @@ class Runner:
         if str(error).startswith(CHANGED_DATA):
             what = f"{error} (a value{name.replace(' in', ' from')})"
             cause = (
-                "a number or a size that came out of a tensor is a constant of this trace: a handler computes with it"
+                "a number or a size that came out of a tensor is a constant of this trace: code computes with it, or it"
+                " stands in metadata"
             )
-            way_out = (
-                "trace again on such data; keep it a 0-dim tensor; `t` itself, not lower(t), computes most numbers anew"
-            )
+            way_out = "trace again on such data (jit does, unless something was written before); keep it a 0-dim tensor"
         told = TraceError(
             what,
             source=bound.source if bound else None,

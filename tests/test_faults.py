@@ -1,5 +1,8 @@
 """What a class or a program does wrong is told with class, rule and line; nothing is left changed."""
 
+import copy
+import io
+import pickle
 import threading
 
 import classes
@@ -50,6 +53,19 @@ def test_a_handler_that_leaves_torch_runs_as_written_and_is_not_lowered():
     assert trace(classes.LeavesTorch(torch.ones(2))).inner.sum() == 4
     with pytest.raises(TraceError, match=r"takes data out of torch with \.numpy\(\)"):
         subtrace_kit.lower(trace)
+
+
+def saved(x):
+    buffer = io.BytesIO()
+    torch.save(x, buffer)
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize("program", [pickle.dumps, saved, copy.copy])
+def test_the_bytes_of_a_tensor_are_refused(program):
+    with pytest.raises(TraceError, match="pickling"):
+        subtrace_kit.trace(lambda x: program(x * 2))(torch.ones(2))
+    assert pickle.loads(pickle.dumps(torch.ones(2))).sum() == 2
 
 
 def test_a_list_read_by_a_handler_must_be_the_same_in_a_lowered_trace():

@@ -176,3 +176,11 @@ def test_an_entry_that_a_default_makes():
     jitted = subtrace_kit.jit(program)
     assert [jitted(ONE).item() for _ in range(4)] == [1.0, 2.0, 3.0, 4.0]
     assert len(log["loss"]) == 4
+
+
+def test_a_context_variable_with_a_default_is_told_by_it():
+    fresh = contextvars.ContextVar("fresh", default=1.0)
+    t = subtrace_kit.trace(lambda x: x * fresh.get())(torch.ones(2))
+    fresh.set(3.0)
+    with pytest.raises(subtrace_kit.TraceError, match=r"fresh.get\(\): 3.0 instead of 1.0"):
+        t(torch.ones(2))

@@ -275,3 +275,13 @@ def test_a_lazy_module():
         assert cause(told(program, torch.ones(1, 3)))[1].startswith("call the module once before tracing")
     net(torch.ones(1, 3))
     subtrace_kit.trace(net)(torch.ones(1, 3))
+
+
+def test_a_branch_that_torch_keeps_for_later():
+    def program(x):
+        return torch.cond(x.sum() > 0, lambda y: y * 2, lambda y: y - 3, (x,))
+
+    text = told(program, torch.ones(2))
+    assert "torch.cond cannot be recorded" in text
+    assert "DispatchMode" not in text
+    assert "torch.where" in cause(text)[1]
