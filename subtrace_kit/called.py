@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -65,6 +66,13 @@ def expect_program(fn: Any, call: str, given: tuple[Any, ...], named: Mapping[st
     elif not callable(fn):
         what = f"{call}() takes a function or an nn.Module, not a {type(fn).__name__}"
         cause = "the result of a call was given instead of the function"
+    elif near := [(name, close) for name in named if (close := _option(name, call)) is not None]:
+        name, close = near[0]
+        raise TraceError(
+            f"{call}() has no option {name!r}",
+            cause=f"{close!r} is meant",
+            way_out=f"subtrace_kit.{call}({name_of(program)}, {close}={named[name]!r:.80})",
+        )
     elif given or named:
         what = f"{call}() takes the function alone, and got {_listed(given, named)} beside it"
         cause = "the arguments of the program belong into a second call"
@@ -72,6 +80,14 @@ def expect_program(fn: Any, call: str, given: tuple[Any, ...], named: Mapping[st
         return
     arguments = ", ".join(["..."] * len(given) + [f"{key}=..." for key in named]) or "*args"
     raise TraceError(what, cause=cause, way_out=f"subtrace_kit.{call}({name_of(program)})({arguments})")
+
+
+_OPTIONS = {"trace": ("fake", "values"), "jit": ("backend",)}
+
+
+def _option(name: str, call: str) -> str | None:
+    """The option that a name is nearest to, if to any."""
+    return next(iter(difflib.get_close_matches(name, _OPTIONS.get(call, ()), n=1, cutoff=0.75)), None)
 
 
 def _listed(given: tuple[Any, ...], named: Mapping[str, Any]) -> str:

@@ -13,7 +13,7 @@ from .helpers import HELPERS
 from .intercept import flatten_tree, is_custom_node
 from .last_use import last_uses
 from .literals import Literals
-from .naming import identifier
+from .naming import TEXT_NAMES, identifier
 from .proxies import NumberProxy, Proxy, TensorProxy
 from .statements import statement
 from .symbols import BoundSymbol, Context, proxies_in
@@ -81,7 +81,7 @@ def generate(trace: Trace) -> Program:
     """The function of a trace, as lines."""
     outside = (*trace.inputs, *(capture.proxy for capture in trace.captures))
     values = {p.name for p in outside} | {p.name for b in trace.bound_symbols for p in b.outputs}
-    program = Program("", literals=Literals(values | set(trace.guard.positional) | set(trace.guard.keywords)))
+    program = Program("", literals=Literals({trace.name, *values, *trace.guard.positional, *trace.guard.keywords}))
     writer = _Writer(program, trace)
     writer.unpack_arguments()
     for bound, free in zip(trace.bound_symbols, last_uses(trace), strict=True):
@@ -101,13 +101,16 @@ class _Writer:
         self.context = trace.context
         self.depth = 0
         self.steps = count()
+        self.renamed: dict[str, str] = {}  # parameters whose names the text needs for something else
 
     def unpack_arguments(self) -> None:
         """The signature, and a line for each tensor that lies inside a container."""
         guard = self.trace.guard
         captured = [*(c.proxy.name for c in self.trace.captures), *(owner.name for owner in self.trace.owners)]
         keywords = [*guard.keywords, *captured]
-        parameters = [*guard.positional, *(["*", *keywords] if keywords else [])]
+        self.renamed = {name: self.literals.fresh(name) for name in guard.positional if name in TEXT_NAMES}
+        positional = [self.renamed.get(name, name) for name in guard.positional]
+        parameters = [*positional, *(["*", *keywords] if keywords else [])]
         self.program.signature = f"def {self.trace.name}({', '.join(parameters)}):"
         seen = set(guard.positional) | set(guard.keywords)
         for argument in guard.arguments:
@@ -116,6 +119,8 @@ class _Writer:
                 self.line(f"{argument.proxy.name} = {self.access(argument.path)}")
 
     def access(self, path: str) -> str:
+        head = re.match(r"\w*", path)[0]  # type: ignore[index]
+        path = self.renamed.get(head, head) + path[len(head) :]
         try:
             compile(path, "", "eval")
         except SyntaxError:
@@ -156,7 +161,7 @@ class _Writer:
 
     def step(self, step: BoundSymbol) -> str:
         """A function that answers one op in place of a class's handler."""
-        name = f"step_{next(self.steps)}"
+        name = self.literals.fresh(f"step_{next(self.steps)}")
         seen: set[str] = set()
         parameters: list[str] = []
         for proxy in proxies_in((step.args, step.kwargs)):

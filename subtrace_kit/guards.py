@@ -21,7 +21,7 @@ from .intercept import (
 )
 from .proxies import SubclassTensorProxy, TensorProxy
 from .roots import is_simple
-from .shown import beside, instead, shown
+from .shown import beside, instead, message, shown
 from .symbols import DEFAULT_CONTEXT, Context, type_text
 
 __all__ = ["Argument", "Guard", "difference", "same_metadata"]
@@ -82,6 +82,12 @@ class Guard:
             TraceError: They are not; the error names the argument and the difference.
         """
         leaves, spec = flatten_tree((args, kwargs))
+        if missing := [name for name in self.positional[len(args) :] if name not in kwargs]:
+            raise TraceError(
+                f"the arguments: {', '.join(missing)} not given",
+                cause=f"the trace is called like the program, {call_text(self.spec, self._recorded())}",
+                way_out="give all that the program was given when it was recorded, its defaults too",
+            )
         if spec != self.spec:
             raise self._refusal("the arguments", self._other_structure(spec, leaves))
         for argument, leaf in zip(self.arguments, leaves, strict=True):
@@ -108,8 +114,11 @@ class Guard:
                 raise self._refusal(f"{name} mode", f"{getattr(now, name)} instead of {getattr(recorded, name)}")
 
     def _other_structure(self, spec: Any, leaves: list[Any]) -> str:
-        recorded = [_kind(a.value) if a.proxy is None else _proxy_class(a.proxy).__name__ for a in self.arguments]
-        return f"structure {beside(call_text(spec, map(_kind, leaves)), call_text(self.spec, recorded))}"
+        now, then = call_text(spec, map(_kind, leaves)), call_text(self.spec, self._recorded())
+        return f"structure {beside(now, then)}"
+
+    def _recorded(self) -> list[str]:
+        return [_kind(a.value) if a.proxy is None else _proxy_class(a.proxy).__name__ for a in self.arguments]
 
     def _other_pair(self, leaves: list[Any], now: tuple, then: tuple, told: tuple[str, str]) -> TraceError:
         """The refusal that names the first two tensors which are one now and were not, or the other way round."""
@@ -203,9 +212,12 @@ def _proxy_class(proxy: TensorProxy) -> type:
 
 
 def _inner_difference(proxy: SubclassTensorProxy, tensor: Any, where: str, flags: bool) -> str:
-    names, metadata = flat_parts(tensor)
-    wanted = [name for name, _ in proxy.inner]
     prefix = f"{where}: " if where else ""
+    try:
+        names, metadata = flat_parts(tensor)
+    except Exception as error:
+        return f"{prefix}__tensor_flatten__ failed with {type(error).__name__}: {message(error)}"
+    wanted = [name for name, _ in proxy.inner]
     if list(names) != wanted:
         return f"{prefix}inner tensors {list(names)} instead of {wanted}"
     if not same_metadata(metadata, proxy.metadata):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from . import ops
 from .followed import Followed, listed
-from .proxies import Proxy, TensorProxy
+from .proxies import Proxy, SubclassTensorProxy, TensorProxy
 from .symbols import BoundSymbol, Kind
 from .trace import Construction, Ledger, Trace
 
@@ -21,7 +21,7 @@ def record_ledger(original: Trace, lowered: Trace) -> Trace:
     Returns:
         The lowered trace with its ledger.
     """
-    reasons = _Reasons(lowered)
+    reasons = _Reasons(lowered, _taken(original))
     ledger = Ledger(
         Construction(b.output, b.output.name in reasons.built, reasons.why(b.output), b.source)
         for outer in original.bound_symbols
@@ -33,8 +33,20 @@ def record_ledger(original: Trace, lowered: Trace) -> Trace:
     return lowered.replace(ledger=ledger, provenance=(*lowered.provenance, line))
 
 
+def _taken(trace: Trace) -> set[str]:
+    """The names of the values that some operation takes, or that are returned, alone or inside a wrapper."""
+    arguments = {p.name: p for outer in trace.bound_symbols for _, b in outer.walk() for p in b.arguments}
+    found, waiting = set(arguments), [*arguments.values(), *trace.results]
+    while waiting:
+        proxy = waiting.pop()
+        found.add(proxy.name)
+        waiting += [part for _, part in proxy.inner] if isinstance(proxy, SubclassTensorProxy) else []
+    return found
+
+
 class _Reasons:
-    def __init__(self, lowered: Trace) -> None:
+    def __init__(self, lowered: Trace, taken: set[str]) -> None:
+        self.taken = taken
         self.built: set[str] = set()
         self.followed: dict[str, str] = {}
         self.numbered: set[str] = set()
@@ -98,7 +110,7 @@ class _Reasons:
 
     def why(self, proxy: Proxy) -> str:
         if proxy.name not in self.built:
-            return "only its inner tensors are used"
+            return "only its inner tensors are used" if proxy.name in self.taken else "nothing uses it"
         if proxy.name in self.returned:
             return "it is returned"
         if proxy.name in self.numbered:

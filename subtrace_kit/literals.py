@@ -90,6 +90,10 @@ class Literals:
             self.objects[name] = value
         return name
 
+    def fresh(self, hint: str) -> str:
+        """A name that the text uses for nothing else."""
+        return self._names.new(hint)
+
     def _items(self, values: Any) -> str:
         return ", ".join(self.text(value) for value in values)
 

@@ -8,9 +8,16 @@ import re
 from collections.abc import Iterable
 from functools import cache
 
-__all__ = ["Names", "identifier"]
+from .helpers import HELPERS
 
-_RESERVED = {*keyword.kwlist, *dir(builtins), "torch", "aten", "self", "expect", "operator", "pickle"}
+__all__ = ["TEXT_NAMES", "Names", "identifier"]
+
+TEXT_NAMES = frozenset(
+    {"torch", "aten", "operator", "pickle", "float", "complex", "slice", "set", "frozenset", "getattr", *HELPERS}
+)
+"""What the text of a trace calls by these names."""
+
+_RESERVED = {*keyword.kwlist, *dir(builtins), "self", *TEXT_NAMES}
 
 
 def identifier(text: str) -> str:

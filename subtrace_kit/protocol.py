@@ -12,7 +12,7 @@ from .intercept import build_wrapper, flat_parts, is_wrapper_type
 from .shown import key_text, message, shown
 from .source import Source, building_line, definition, innermost
 
-__all__ = ["flatten", "rule_source", "try_unflatten"]
+__all__ = ["expect_protocol", "flatten", "rule_source", "try_unflatten"]
 
 _SIMPLE = (type(None), bool, int, float, complex, str, bytes, torch.dtype, torch.device, torch.layout, torch.Size)
 
@@ -42,9 +42,11 @@ def flatten(obj: Any, source: Source | None = None) -> tuple[list[str], list[tor
         raise no_protocol(cls, source)
     try:
         names, metadata = flat_parts(obj)
-        inner = [getattr(obj, name) for name in names]
+        inner = [] if isinstance(names, str) else [getattr(obj, name) for name in names]
     except Exception as error:
-        raise _flatten_failed(cls, error, source) from error
+        raise _flatten_failed(obj, error, source) from error
+    if isinstance(names, str):  # `return ["a", "b"]`: the second name is taken for the metadata
+        raise _no_pair(cls, obj.__tensor_flatten__(), source)
     for name, tensor in zip(names, inner, strict=True):
         if not isinstance(tensor, torch.Tensor):
             raise _broken(
@@ -63,6 +65,17 @@ def flatten(obj: Any, source: Source | None = None) -> tuple[list[str], list[tor
             source,
         )
     return list(names), inner, metadata
+
+
+def expect_protocol(value: Any) -> None:
+    """Make sure that a wrapper can be read, and those inside it.
+
+    Raises:
+        TraceError: The class breaks the protocol.
+    """
+    if isinstance(value, torch.Tensor) and is_wrapper_type(type(value)):
+        for inner in flatten(value)[1]:
+            expect_protocol(inner)
 
 
 def try_unflatten(obj: torch.Tensor, names: list[str], inner: list[torch.Tensor], metadata: Any) -> Any:
@@ -103,8 +116,10 @@ def no_protocol(cls: type, source: Source | None) -> TraceError:
     )
 
 
-def _flatten_failed(cls: type, error: Exception, source: Source | None) -> TraceError:
-    line = innermost(error)
+def _flatten_failed(obj: Any, error: Exception, source: Source | None) -> TraceError:
+    cls, line = type(obj), innermost(error)
+    if line is None and not _is_pair(given := obj.__tensor_flatten__()):
+        return _no_pair(cls, given, source)
     texts = (
         "the list names an attribute that the object does not have",
         "name only attributes that are set, and leave optional ones out of the list while they are None",
@@ -114,15 +129,24 @@ def _flatten_failed(cls: type, error: Exception, source: Source | None) -> Trace
             "it reads what the object does not have, or not yet",
             "let it read only what every way to build the object sets",
         )
-    elif not isinstance(error, AttributeError):
-        texts = (
-            "it does not return a pair: a list of attribute names, and the metadata",
-            'return ["name", ...], metadata',
-        )
     what = f"__tensor_flatten__ failed with {type(error).__name__}: {message(error)}"
     told = _broken(cls, what, *texts, source)
     told.handler = line or told.handler
     return told
+
+
+def _is_pair(given: Any) -> bool:
+    return isinstance(given, tuple) and len(given) == 2 and isinstance(given[0], (list, tuple))
+
+
+def _no_pair(cls: type, given: Any, source: Source | None) -> TraceError:
+    return _broken(
+        cls,
+        f"__tensor_flatten__ returned {shown(given)}",
+        "it does not return a pair: a list of attribute names, and the metadata",
+        'return ["name", ...], metadata',
+        source,
+    )
 
 
 def _unflatten_failed(

@@ -58,7 +58,11 @@ class Runner:
         self.quick = quick_guard(trace)
 
     def __call__(self, args: tuple, kwargs: dict) -> Any:
-        """Check the arguments and run."""
+        """Check the arguments and run. Parameters that were recorded by position may be given by name."""
+        names = self.trace.guard.positional[len(args) :]
+        if names and kwargs and all(name in kwargs for name in names):
+            args = (*args, *(kwargs[name] for name in names))
+            kwargs = {name: value for name, value in kwargs.items() if name not in names}
         return self.run(args, kwargs, self.check(args, kwargs))
 
     def check(self, args: tuple, kwargs: dict) -> dict[str, Any]:
@@ -67,8 +71,11 @@ class Runner:
         Returns:
             The captured values by name.
         """
-        if self.quick is not None and (captured := self.quick(args, kwargs)) is not None:
-            return captured
+        try:
+            if self.quick is not None and (captured := self.quick(args, kwargs)) is not None:
+                return captured
+        except Exception:  # a class that cannot be flattened: told below
+            pass
         return self.check_slowly(args, kwargs)
 
     def check_slowly(self, args: tuple, kwargs: dict) -> dict[str, Any]:

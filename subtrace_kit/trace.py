@@ -141,13 +141,22 @@ class Ledger(tuple[Construction, ...]):
 
     def to_text(self, *, device: bool = True) -> str:
         """A line for each construction; without devices it is the same on every machine."""
-        return "\n".join(c.to_text(device=device) for c in self) or "no wrapper was built"
+        return "\n".join(c.to_text(device=device) for c in self) or "the trace builds no wrapper"
 
     def __repr__(self) -> str:
         return self.to_text()
 
 
-NO_LEDGER = Ledger()
+class _NotLowered(Ledger):
+    """Of a trace that was not lowered."""
+
+    __slots__ = ()
+
+    def to_text(self, *, device: bool = True) -> str:
+        return "not lowered yet: subtrace_kit.lower(trace).ledger says what becomes of each wrapper"
+
+
+NO_LEDGER = _NotLowered()
 
 
 @dataclass(frozen=True)

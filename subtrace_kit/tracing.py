@@ -34,7 +34,7 @@ from .intercept import (
     watch,
 )
 from .module_paths import ModulePaths
-from .naming import identifier
+from .naming import TEXT_NAMES, Names, identifier
 from .numbers import INSIDE, constants
 from .owners import MISSING, Change, Owner, map_changed, module_hooks
 from .program_errors import (
@@ -47,6 +47,7 @@ from .program_errors import (
     went_on,
     written_out_of_sight,
 )
+from .protocol import expect_protocol
 from .recorder import Recorder, run_program
 from .roots import is_simple
 from .seen import Watch
@@ -160,7 +161,15 @@ class _Recording:
         self.twins = twins  # whether arguments are stand-ins for those of the caller
         self.fn, self.args, self.kwargs = fn, args, kwargs
         self.positional = _parameter_names(fn, args)
+        for name in TEXT_NAMES.intersection(kwargs):
+            raise TraceError(
+                f"an argument that is given by the name {name}",
+                cause="the text of a trace calls something else by this name",
+                way_out="give it by position, or give the parameter another name",
+            )
         self.leaves, self.spec = flatten_tree((args, kwargs))
+        for leaf in self.leaves:
+            expect_protocol(leaf)
         self.paths = argument_paths(args, kwargs, self.positional)
         self.context = global_context(1 << 30)
         self.kind = (identity(self.leaves), sharing(self.leaves))
@@ -481,7 +490,7 @@ def _parameter_names(fn: Any, args: tuple) -> tuple[str, ...]:
 
 def _program_name(fn: Any) -> str:
     name = getattr(fn, "__name__", None) or type(fn).__name__
-    return "program" if name == "<lambda>" else identifier(name)
+    return "program" if name == "<lambda>" else Names().new(identifier(name))
 
 
 _PLAIN_RESULTS = (

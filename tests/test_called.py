@@ -29,6 +29,7 @@ X = torch.ones(2)
         (lambda: subtrace_kit.trace(f, x=X), "and got x= beside it", "subtrace_kit.trace(f)(x=...)"),
         (lambda: subtrace_kit.trace(f(X)), "not a Tensor", "subtrace_kit.trace(fn)(*args)"),
         (lambda: subtrace_kit.trace(subtrace_kit.trace(f)), "not trace(f)", "subtrace_kit.trace(f)(*args)"),
+        (lambda: subtrace_kit.trace(f, value=True), "trace() has no option 'value'", "trace(f, values=True)"),
         (lambda: subtrace_kit.jit(f, X), "jit() takes the function alone", "subtrace_kit.jit(f)(...)"),
     ],
 )
@@ -52,3 +53,10 @@ def test_the_trace_itself_is_called_t():
     trace = subtrace_kit.trace(lambda t: t.sin())(classes.LeavesTorch(torch.zeros(2)))
     with pytest.raises(TraceError, match=r"or run `t` itself instead of lower\(t\)"):
         subtrace_kit.lower(trace)
+
+
+def test_a_trace_takes_its_parameters_by_name_too_and_says_which_are_missing():
+    trace = subtrace_kit.trace(lambda x, y: x - y)(X, X * 3)
+    assert trace(y=X, x=X * 2).tolist() == trace(X * 2, y=X).tolist() == [1, 1]
+    with pytest.raises(TraceError, match="the arguments: y not given"):
+        trace(X)

@@ -48,6 +48,36 @@ def test_a_broken_rule_is_named(cls, text):
     assert "way out" in str(caught.value)
 
 
+class ListedAlone(classes.Base):
+    def __tensor_flatten__(self):
+        return ["i", "n"]
+
+
+@pytest.mark.parametrize(
+    ("cls", "text"),
+    [
+        (classes.MissingName, r"MissingName\.__tensor_flatten__ failed with AttributeError"),
+        (classes.NoneListed, r"NoneListed\.__tensor_flatten__ lists 'extra', which is None"),
+        (ListedAlone, r"ListedAlone\.__tensor_flatten__ returned \['i', 'n'\]"),
+    ],
+)
+def test_a_broken_rule_of_an_argument_is_named(cls, text):
+    broken = cls(torch.ones(2))
+    with pytest.raises(TraceError, match=text):
+        subtrace_kit.trace(lambda t: t + 1)(broken)
+    with pytest.raises(TraceError, match=text):
+        subtrace_kit.trace(lambda x: broken + x)(torch.ones(2))
+
+
+def test_an_argument_that_can_no_longer_be_flattened_is_refused_by_a_trace():
+    trace = subtrace_kit.trace(lambda t: t + 1)(TwoTensor(torch.ones(2), torch.ones(2)))
+    damaged = TwoTensor(torch.ones(2), torch.ones(2))
+    del damaged.b
+    for run in (trace, subtrace_kit.lower(trace)):
+        with pytest.raises(TraceError, match="argument t: __tensor_flatten__ failed with AttributeError"):
+            run(damaged)
+
+
 def test_a_handler_that_leaves_torch_runs_as_written_and_is_not_lowered():
     trace = subtrace_kit.trace(lambda t: t.sin())(classes.LeavesTorch(torch.zeros(2)))
     assert trace(classes.LeavesTorch(torch.ones(2))).inner.sum() == 4

@@ -45,3 +45,13 @@ def test_a_lowered_trace_names_the_values_that_it_guards():
     low = subtrace_kit.lower(subtrace_kit.trace(lambda x: x[x > 0] * int(x.sum()))(X))
     assert low.provenance[-1] == "guards values from data: getitem.shape, int_1 must be as recorded"
     assert "guards" not in str(subtrace_kit.lower(subtrace_kit.trace(torch.sin)(X)))
+
+
+def test_a_wrapper_that_nothing_uses_and_a_trace_that_is_not_lowered():
+    def program(x):
+        TwoTensor(x, x)
+        return x * 2
+
+    assert reasons(program, X) == ["nothing uses it"]
+    assert "not lowered yet" in repr(subtrace_kit.trace(program)(X).ledger)
+    assert repr(subtrace_kit.lower(subtrace_kit.trace(torch.sin)(X)).ledger) == "the trace builds no wrapper"

@@ -2,12 +2,14 @@
 
 import keyword
 
+import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 import subtrace_kit
 from subtrace_kit.naming import Names, base_name, identifier
+from subtrace_kit.zoo import TwoTensor
 
 
 @given(st.text())
@@ -50,3 +52,42 @@ def test_arguments_with_names_that_the_file_needs_still_run():
     trace = subtrace_kit.trace(program)(*args)
     for run in (trace, subtrace_kit.lower(trace)):
         assert torch.equal(run(*args), program(*args))
+
+
+def torch_pair(torch, slice):
+    return TwoTensor(torch[0], slice["a"])[0:1]
+
+
+def as_handler(x):
+    return TwoTensor(x, x).view(-1)
+
+
+def step_0(step_0):
+    return step_0.view(-1)
+
+
+ONE = torch.ones(1)
+
+
+@pytest.mark.parametrize(
+    ("program", "args"),
+    [
+        (TwoTensor, (ONE, ONE)),
+        (torch_pair, ([ONE], {"a": ONE})),
+        (as_handler, (ONE,)),
+        (step_0, (TwoTensor(ONE, ONE),)),
+    ],
+)
+def test_a_program_or_parameter_may_have_the_name_of_what_it_needs(program, args):
+    trace = subtrace_kit.trace(program)(*args)
+    expected = program(*args)
+    for run in (trace, subtrace_kit.lower(trace), subtrace_kit.jit(program)):
+        assert run(*args).a.tolist() == expected.a.tolist()
+    space = {}
+    exec(str(trace), space)
+    assert space[trace.name](*args).a.tolist() == expected.a.tolist()
+
+
+def test_an_argument_that_is_given_by_such_a_name_is_refused():
+    with pytest.raises(subtrace_kit.TraceError, match="given by the name torch"):
+        subtrace_kit.trace(torch_pair)(torch=[ONE], slice={"a": ONE})
