@@ -282,7 +282,18 @@ def same_value(found: Any, wanted: Any) -> bool:
         return False
     if type(wanted).__module__.partition(".")[0] in sys.stdlib_module_names:
         return not isinstance(wanted, (set, frozenset)) or all(map(is_simple, wanted))
-    return hasattr(wanted, "__dict__") and same_value(vars(found), vars(wanted))
+    return _keeps_attributes(wanted) and same_value(_held(found), _held(wanted))
+
+
+def _keeps_attributes(value: Any) -> bool:
+    return hasattr(value, "__dict__") or any("__slots__" in vars(base) for base in type(value).__mro__)
+
+
+def _held(value: Any) -> dict[str, Any]:
+    """The attributes of an object, in slots too."""
+    slots = [vars(base).get("__slots__", ()) for base in type(value).__mro__]
+    names = [n for given in slots for n in ([given] if isinstance(given, str) else given) if not n.startswith("__")]
+    return {**getattr(value, "__dict__", {}), **{name: getattr(value, name, None) for name in names}}
 
 
 def _show(value: Any) -> str:

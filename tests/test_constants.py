@@ -1,5 +1,7 @@
 """Constants that a program makes, attributes that it sets on wrappers, hooks that it registers."""
 
+import dataclasses
+
 import pytest
 import torch
 from compare import assert_same_as_eager
@@ -227,3 +229,34 @@ def test_a_hook_is_gone_after_tracing():
     subtrace_kit.trace(lambda x: (x.register_hook(lambda grad: grad * 3), x * 2)[1])(x)
     x.sum().backward()
     assert torch.equal(x.grad, torch.ones(3))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Options:
+    factor: float
+    weight: object = None
+
+
+def test_an_object_argument_in_slots_may_be_an_equal_one():
+    trace = subtrace_kit.trace(lambda x, options: x * options.factor)(torch.ones(2), Options(3.0))
+    assert trace(torch.ones(2), Options(3.0)).sum() == 6
+    with pytest.raises(subtrace_kit.TraceError, match="argument options"):
+        trace(torch.ones(2), Options(4.0))
+
+
+class Alike:
+    """Equal to all of its kind, whatever tensor it holds."""
+
+    __slots__ = ("weight",)
+
+    def __init__(self, weight):
+        self.weight = weight
+
+    def __eq__(self, other):
+        return isinstance(other, Alike)
+
+
+def test_an_equal_object_in_slots_with_another_tensor_is_another():
+    trace = subtrace_kit.trace(lambda x, held: x * held.weight)(torch.ones(2), Alike(torch.ones(2)))
+    with pytest.raises(subtrace_kit.TraceError, match="argument held"):
+        trace(torch.ones(2), Alike(torch.zeros(2)))
