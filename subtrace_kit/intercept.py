@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, Protocol
 
 import torch
+from torch._C._dynamo.guards import TensorGuards
 from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.overrides import TorchFunctionMode, resolve_name
@@ -522,9 +523,25 @@ def build_wrapper(cls: Any, inner: dict[str, Any], metadata: Any, size: Any, str
     return cls.__tensor_unflatten__(inner, metadata, size, stride)
 
 
-def memory_of(tensor: torch.Tensor) -> int:
-    """A number for the memory that a tensor lies in: the same for all tensors in it."""
-    return tensor.untyped_storage()._cdata
+memory_of: Callable[[torch.Tensor], int] = torch._C._storage_id  # type: ignore[attr-defined]
+"""A number for the memory that a tensor lies in: the same for all tensors in it."""
+
+
+def tensor_check(tensors: tuple[torch.Tensor, ...]) -> Callable[..., bool] | None:
+    """A quick check that other tensors are of the same kind, or None where this torch has none.
+
+    Args:
+        tensors: They tell class, dtype, device, shape, strides, requires_grad, layout, lazy bits.
+
+    Returns:
+        A function of as many tensors. It says no to some that are of the same kind, under another global state.
+    """
+    try:
+        sizes: Any = [[None] * t.dim() for t in tensors]
+        check = TensorGuards(*tensors, dynamic_dims_sizes=sizes, dynamic_dims_strides=sizes).check
+        return check if check(*tensors) else None
+    except Exception:
+        return None
 
 
 def storage_id(storage: torch.UntypedStorage) -> int:

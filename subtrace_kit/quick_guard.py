@@ -6,16 +6,26 @@ A no is not told why: the interpreted check of `guards` and `running` then decid
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import combinations
 from typing import Any
 
 import torch
 
+from .facts import answer, itself, module_entries
 from .guards import same_value
-from .intercept import WithOpaque, any_autocast, global_context, memory_of, no_torch_function, tree_children
+from .intercept import (
+    WithOpaque,
+    any_autocast,
+    global_context,
+    memory_of,
+    no_torch_function,
+    tensor_check,
+    tree_children,
+)
 from .owners import module_hooks
 from .proxies import SubclassTensorProxy, TensorProxy
 from .roots import Place, is_simple
-from .trace import Capture, Trace, TrainingFlag
+from .trace import Capture, Constant, Trace, TrainingFlag
 
 __all__ = ["quick_guard"]
 
@@ -58,9 +68,13 @@ class _Writer:
         self.space: dict[str, Any] = {"torch": torch, "Tensor": torch.Tensor, "Parameter": torch.nn.Parameter}
         self.tensors: list[str] = []  # variables of arguments and what is inside them, in the order of the guard
         self.plain: list[str] = []
+        self.checked: list[str] = []  # variables of all tensors, captured ones too
+        self.facts: list[str] = []  # what must be true of them, one by one
         self.leaves: list[str] = []
         self.found: dict[str, str] = {}  # captured values: the name in the trace -> the variable
         self.count = 0
+        self.names: dict[int, str] = {}
+        self.modules: dict[tuple[int, tuple], torch.nn.Module] = {}  # by the place at which they were looked at
 
     def function(self) -> Check:
         """The check, compiled."""
@@ -73,10 +87,11 @@ class _Writer:
                 self.value(leaf, argument.value)
             else:
                 self.tensor(leaf, argument.proxy)
-        if not self.trace.guard.free:
-            self.memory()
         for capture in self.trace.captures:
             self.capture(capture)
+        self.kinds()
+        if not self.trace.guard.free:
+            self.memory()
         for tie in self.trace.ties:
             tied = ".".join((self.leaves[tie.argument], *tie.attributes))
             self.require(f"{self.place(tie.fetch)} is {tied}")
@@ -86,7 +101,7 @@ class _Writer:
                 self.value(now if attribute.ask is None else f"{self.named(attribute.ask)}({now})", attribute.value)
         for constant in self.trace.constants:
             if not constant.by_class:
-                self.value(self.place(constant.fetch), constant.value)
+                self.constant(constant)
         for owner in self.trace.owners:
             if owner.fetch is not None:
                 self.found[owner.name] = self.variable(self.place(owner.fetch))
@@ -96,11 +111,10 @@ class _Writer:
         """The lines as a function."""
         defaults = ", ".join(f"{name}={name}" for name in self.space)
         found = ", ".join(f"{name!r}: {variable}" for name, variable in self.found.items())
-        body = "\n".join(f"    {line}" for line in [*self.lines, f"return {{{found}}}"])
-        source = f"def fits(args, kwargs, {defaults}):\n{body}\n"
-        space = dict(self.space)
-        exec(compile(source, "<subtrace guard>", "exec"), space)
-        return _quietly(space["fits"])
+        body = "\n".join(f"            {line}" for line in [*self.lines, f"return {{{found}}}"])
+        space = {**self.space, "no_torch_function": no_torch_function}
+        exec(compile(_FRAME.format(defaults=defaults, body=body), "<subtrace guard>", "exec"), space)
+        return space["fits"]
 
     # ---------------------------------------------------------------------------------- writing
 
@@ -109,14 +123,19 @@ class _Writer:
 
     def named(self, value: Any) -> str:
         """A name for an object that the code needs."""
-        name = f"k{len(self.space)}"
-        self.space[name] = value
+        if (name := self.names.get(id(value))) is None:
+            name = self.names[id(value)] = f"k{len(self.space)}"
+            self.space[name] = value  # which keeps it, and so its id
         return name
 
     def variable(self, expression: str) -> str:
         """A new variable for the value of an expression."""
+        name = self.fresh()
+        self.lines.append(f"{name} = {expression}")
+        return name
+
+    def fresh(self) -> str:
         self.count += 1
-        self.lines.append(f"v{self.count} = {expression}")
         return f"v{self.count}"
 
     # ----------------------------------------------------------------------------------- checks
@@ -125,8 +144,8 @@ class _Writer:
         """Grad mode, inference mode and autocast are as recorded."""
         recorded = self.trace.guard.context
         if not self.trace.guard.free:
-            self.require(f"torch.is_grad_enabled() is {recorded.grad}")
-        self.require(f"torch.is_inference_mode_enabled() is {recorded.inference}")
+            self.require(f"{self.named(torch.is_grad_enabled)}() is {recorded.grad}")
+        self.require(f"{self.named(torch.is_inference_mode_enabled)}() is {recorded.inference}")
         if recorded.autocast:
             current = self.named(global_context)
             self.require(f"{current}({1 << 30}).autocast == {self.named(recorded.autocast)}")
@@ -136,8 +155,16 @@ class _Writer:
     def structure(self) -> None:
         """Arguments are nested as recorded; every leaf gets a variable."""
         positional, keywords = tree_children(self.trace.guard.spec)
-        self.nested("args", positional)
-        self.nested("kwargs", keywords)
+        if names := [self.fresh() for _ in tree_children(positional)]:
+            self.lines.append(f"({', '.join(names)},) = args")
+        else:
+            self.require("not args")
+        for name, child in zip(names, tree_children(positional), strict=True):
+            self.nested(name, child)
+        if tree_children(keywords):
+            self.nested("kwargs", keywords)
+        else:
+            self.require("not kwargs")
 
     def nested(self, expression: str, spec: Any) -> None:
         if spec.is_leaf():
@@ -175,12 +202,13 @@ class _Writer:
             self.require(f"type({name}) is {self.named(proxy.cls)}")
         else:
             self.plain.append(name)
-            self.require(f"type({name}) is Tensor or type({name}) is Parameter")
-        self.facts(name, proxy)
+            self.facts.append(f"(type({name}) is Tensor or type({name}) is Parameter)")
+        self.checked.append(name)
+        self.note_facts(name, proxy)
         if isinstance(proxy, SubclassTensorProxy):
             self.inner(name, proxy)
 
-    def facts(self, name: str, proxy: TensorProxy) -> None:
+    def note_facts(self, name: str, proxy: TensorProxy) -> None:
         shape, stride = self.named(torch.Size(proxy.shape)), self.named(tuple(proxy.stride))
         conditions = [f"{name}.shape == {shape}", f"{name}.stride() == {stride}"]
         conditions.append(f"{name}.dtype is {self.named(proxy.dtype)}")
@@ -191,7 +219,22 @@ class _Writer:
         if proxy.dtype.is_complex:
             conditions.append(f"{name}.is_conj() is {proxy.lazy[0]}")
         conditions.append(f"{name}.is_neg() is {proxy.lazy[1]}")
-        self.require(" and ".join(conditions))
+        self.facts += conditions
+
+    def kinds(self) -> None:
+        """All tensors are of the recorded kind: one call of torch's own check, once one has been made of them."""
+        if not self.checked:
+            return
+        if self.trace.guard.free:
+            self.require(" and ".join(self.facts))
+            return
+        given, box = ", ".join(self.checked), self.named([None])
+        self.lines += [
+            f"check = {box}[0]",
+            f"if check is None or not check({given}):",
+            f"    if not ({' and '.join(self.facts)}): return",
+            f"    {box}[0] = check or {self.named(tensor_check)}(({given},))",
+        ]
 
     def inner(self, name: str, proxy: SubclassTensorProxy) -> None:
         if isinstance(proxy.metadata, WithOpaque):
@@ -208,21 +251,27 @@ class _Writer:
         """The same tensors are one object, and the same share memory."""
         same, shared = self.trace.guard.same, self.trace.guard.shared
         if len(self.tensors) > 1:
-            self.pattern([f"id({name})" for name in self.tensors], same)
+            self.pattern(self.tensors, same, "is", "id({})")
         if len(self.plain) == len(shared) > 1:
             memory = self.named(memory_of)
-            self.pattern([f"{memory}({name})" for name in self.plain], shared)
+            self.pattern([self.variable(f"{memory}({name})") for name in self.plain], shared, "==", "{}")
         elif len(self.plain) > 1:
             raise _Beyond  # layouts without memory of their own
 
-    def pattern(self, keys: list[str], places: tuple[int, ...]) -> None:
-        """Keys are equal where their places are, and nowhere else."""
-        names = [self.variable(key) for key in keys]
+    def pattern(self, names: list[str], places: tuple[int, ...], equal: str, key: str) -> None:
+        """What the names stand for is equal where their places are, and nowhere else."""
         first: dict[int, str] = {}
+        conditions = []
         for name, place in zip(names, places, strict=True):
             if first.setdefault(place, name) is not name:
-                self.require(f"{name} == {first[place]}")
-        self.require(f"len({{{', '.join(first.values())}}}) == {len(first)}")
+                conditions.append(f"{name} {equal} {first[place]}")
+        apart = list(first.values())
+        if len(apart) <= _FEW:
+            unequal = "is not" if equal == "is" else "!="
+            conditions += [f"{one} {unequal} {other}" for one, other in combinations(apart, 2)]
+        else:
+            conditions.append(f"len({{{', '.join(map(key.format, apart))}}}) == {len(apart)}")
+        self.require(" and ".join(conditions))
 
     def capture(self, capture: Capture) -> None:
         """A captured tensor is what it was, in every place that held it."""
@@ -233,12 +282,34 @@ class _Writer:
         for fetch in capture.others:
             self.require(f"{self.place(fetch)} is {name}")
 
+    def constant(self, constant: Constant) -> None:
+        """A Python value outside the arguments; what is often asked is written out."""
+        asked = getattr(constant.fetch, "root", None)
+        function: Any = getattr(asked, "func", None)
+        given: tuple[Any, ...] = getattr(asked, "args", ())
+        if function is module_entries:
+            self.entries(self.named(given[0]), constant.value)
+        elif function is answer and given[0] is type:
+            self.require(f"type({self.place(given[1])}) is {self.named(constant.value)}")
+        else:
+            self.value(self.place(constant.fetch), constant.value)
+
+    def entries(self, module: str, recorded: tuple[tuple[str, ...], ...]) -> None:
+        """The names of the parameters, buffers and submodules of a module."""
+        pairs = zip(_MODULE_DICTS, recorded, strict=True)
+        own = [f"tuple({module}.{d}) == {self.named(n)}" if n else f"not {module}.{d}" for d, n in pairs]
+        self.require(" and ".join(own))
+
     def place(self, fetch: Any) -> str:
         """An expression for what is at a place now; modules on the way are checked by their flags."""
         if not isinstance(fetch, Place):
             return f"{self.named(fetch)}()"
         parent, expression = fetch.root(), f"{self.named(fetch.root)}()"
-        for how, key in fetch.steps:
+        if getattr(fetch.root, "func", None) is itself:
+            expression = self.named(parent)
+        for i, (how, key) in enumerate(fetch.steps):
+            if (module := self.modules.get((id(fetch.root), fetch.steps[:i]))) is not None:
+                parent, expression = module, self.named(module)
             shown = repr(key) if type(key) in (int, str) else self.named(key)
             kept = [d for d in _MODULE_DICTS if isinstance(parent, torch.nn.Module) and key in vars(parent)[d]]
             if kept:
@@ -252,6 +323,8 @@ class _Writer:
         """A module is the one it was, in its mode, with its hooks."""
         module = self.named(flag.module)
         self.require(f"{self.place(flag.fetch)} is {module} and {module}.training is {flag.training}")
+        if isinstance(flag.fetch, Place):
+            self.modules[id(flag.fetch.root), flag.fetch.steps] = flag.module
         if flag.hooks:
             self.require(f"{self.named(module_hooks)}({module}) == {self.named(flag.hooks)}")
         else:
@@ -261,15 +334,13 @@ class _Writer:
 
 _MODULE_DICTS = ("_parameters", "_buffers", "_modules")
 
+_FEW = 7  # up to so many, comparing each with each is quicker than a set
 
-def _quietly(fits: Callable[..., Any]) -> Check:
-    """The check without any class's `__torch_function__` in between; an error means no."""
-
-    def check(args: tuple, kwargs: dict) -> dict[str, Any] | None:
-        try:
-            with no_torch_function():
-                return fits(args, kwargs)
-        except Exception:
-            return None
-
-    return check
+_FRAME = """
+def fits(args, kwargs, {defaults}):
+    try:
+        with no_torch_function():  # no class's __torch_function__ in between
+{body}
+    except Exception:  # means no
+        return None
+"""

@@ -386,7 +386,7 @@ class Surroundings:
         self.visit_class(cls, depth)
         shown, is_module = place.path or "the program", isinstance(value, torch.nn.Module)
         if is_module:
-            place = Place(place.path, lambda: value)  # that it is this module is checked by its flag
+            place = Place(place.path, functools.partial(itself, value))  # that it is this module, its flag checks
         self.note_fact(f"class of {shown}", place, type, value)
         if is_user_class(cls):
             hidden = functools.partial(hiding, names_of_class(cls))
