@@ -70,6 +70,7 @@ class _Writer:
         self.plain: list[str] = []
         self.checked: list[str] = []  # variables of all tensors, captured ones too
         self.facts: list[str] = []  # what must be true of them, one by one
+        self.flags: list[str] = []  # the part of it that is about gradients
         self.leaves: list[str] = []
         self.found: dict[str, str] = {}  # captured values: the name in the trace -> the variable
         self.count = 0
@@ -213,7 +214,8 @@ class _Writer:
         conditions = [f"{name}.shape == {shape}", f"{name}.stride() == {stride}"]
         conditions.append(f"{name}.dtype is {self.named(proxy.dtype)}")
         if not self.trace.guard.free:
-            conditions.append(f"{'' if proxy.requires_grad else 'not '}{name}.requires_grad")
+            self.flags.append(f"{'' if proxy.requires_grad else 'not '}{name}.requires_grad")
+            conditions.append(self.flags[-1])
         cpu = proxy.device.type == "cpu"
         conditions.append(f"{name}.is_cpu" if cpu else f"{name}.device == {self.named(proxy.device)}")
         if proxy.dtype.is_complex:
@@ -229,9 +231,12 @@ class _Writer:
             self.require(" and ".join(self.facts))
             return
         given, box = ", ".join(self.checked), self.named([None])
+        alike = f"check({given})"
+        if not self.trace.guard.context.grad:  # there torch's own check takes any flag
+            alike = " and ".join([alike, *self.flags])
         self.lines += [
             f"check = {box}[0]",
-            f"if check is None or not check({given}):",
+            f"if check is None or not ({alike}):",
             f"    if not ({' and '.join(self.facts)}): return",
             f"    {box}[0] = check or {self.named(tensor_check)}(({given},))",
         ]

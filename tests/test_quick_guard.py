@@ -89,16 +89,18 @@ def interpreted(runner, args):
     return True
 
 
+@pytest.mark.parametrize("mode", [torch.enable_grad, torch.no_grad])
 @pytest.mark.parametrize("recorded", CALLS)
-def test_it_says_yes_only_where_the_interpreted_check_does(recorded):
-    trace = subtrace_kit.trace(program)(*CALLS[recorded]())
-    quick, runner = quick_guard(trace), Runner(trace)
-    for name, make in CALLS.items():
-        args = make()
-        slow = interpreted(runner, args)
-        assert slow or quick is None or quick(args, {}) is None, name
-    args = CALLS[recorded]()
-    assert quick is None or quick(args, {}) is not None or recorded in ("not a number",)
+def test_it_says_yes_only_where_the_interpreted_check_does(recorded, mode):
+    with mode():
+        trace = subtrace_kit.trace(program)(*CALLS[recorded]())
+        quick, runner = quick_guard(trace), Runner(trace)
+        assert quick is None or quick(CALLS[recorded](), {}) is not None or recorded == "not a number"
+        for name, make in CALLS.items():
+            args = make()
+            slow = interpreted(runner, args)
+            assert slow or quick is None or quick(args, {}) is None, name
+        assert quick is None or quick(CALLS[recorded](), {}) is not None or recorded == "not a number"
 
 
 @pytest.mark.parametrize("name", ["plain", "dict", "wrapper", "nested", "quantized", "optional there", "one object"])
