@@ -537,8 +537,9 @@ def tensor_check(tensors: tuple[torch.Tensor, ...]) -> Callable[..., bool] | Non
         A function of as many tensors. It says no to some that are of the same kind, under another global state.
     """
     try:
-        sizes: Any = [[None] * t.dim() for t in tensors]
-        check = TensorGuards(*tensors, dynamic_dims_sizes=sizes, dynamic_dims_strides=sizes).check
+        sizes: Any = [list(t.shape) for t in tensors]
+        strides: Any = [list(t.stride()) for t in tensors]
+        check = TensorGuards(*tensors, dynamic_dims_sizes=sizes, dynamic_dims_strides=strides).check
         return check if check(*tensors) else None
     except Exception:
         return None
