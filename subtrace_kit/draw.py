@@ -15,6 +15,7 @@ from .called import expect_trace
 from .errors import TraceError
 from .flow import Flow, flow, nodes
 from .fold import Chosen, fold, outline, section
+from .options import expect_level, expect_one_of, expect_place
 from .rows import Row, View
 from .trace import Trace
 from .view import view
@@ -25,6 +26,7 @@ FOLD_ABOVE = 200
 """Operations above which a picture folds levels by itself."""
 REFUSE_ABOVE = 5000
 """Operations above which no picture is drawn: a layout would take minutes."""
+DIRECTIONS = ("TB", "LR", "BT", "RL")
 PNG_RESOLUTION = ((40, 96), (100, 60))
 """Pairs (operations at most, dots per inch); larger pictures have no PNG."""
 
@@ -45,7 +47,8 @@ class Picture(graphviz.Digraph):
         return twin
 
     def __repr__(self) -> str:
-        return f"<Picture of {self.shown.name}: {self.shown.size} operations>"
+        size = self.shown.size
+        return f"<Picture of {self.shown.name}: {size} operation{'s' * (size != 1)}>"
 
     def _repr_mimebundle_(
         self, include: Iterable[str] | None = None, exclude: Iterable[str] | None = None, **_: Any
@@ -87,13 +90,17 @@ def draw(
         A `graphviz.Digraph`; `.source` is its DOT text, `.render("file", format="svg")` saves it.
 
     Raises:
-        TraceError: There are more than 5,000 operations to draw.
+        TraceError: There are more than 5,000 operations to draw, or an option does not take its value.
 
     Example:
         >>> picture = subtrace_kit.draw(t, depth=1)  # doctest: +SKIP
         >>> picture.render("trace", format="svg")  # doctest: +SKIP
     """
     expect_trace(trace, "draw")
+    expect_level(depth, "draw", "depth")
+    expect_place(start, "draw", "start")
+    expect_place(stop, "draw", "stop")
+    expect_one_of(rankdir, "draw", "rankdir", DIRECTIONS)
     _dot.engine()  # Tells the graphviz package where the engine is.
     whole = view(trace)
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from .called import expect_explorable
 from .errors import TraceError
 from .explorer import start
 from .fold import Chosen
+from .options import expect_level
 from .trace import Trace
 
 if TYPE_CHECKING:
@@ -42,13 +44,16 @@ def explore(
         A widget; as the last line of a cell it shows itself. `.state` is what it shows.
 
     Raises:
-        TraceError: ipywidgets is missing, there is no trace, or a name is that of no operation.
+        TraceError: ipywidgets is missing, there is no trace, an option does not take its value, or a name is
+            that of no operation.
 
     Example:
         >>> explorer = subtrace_kit.explore(t, depth=1, expand="blocks.3")  # doctest: +SKIP
         >>> explorer.state.step().row.symbol  # doctest: +SKIP
         'torch.relu'
     """
+    expect_explorable(trace, "explore")
+    expect_level(depth, "explore", "depth", least=0)
     state = start(trace, depth=depth, collapse=collapse, expand=expand, passes=passes)
     try:
         from .explorer_widget import ExplorerWidget  # Everything else works without ipywidgets.

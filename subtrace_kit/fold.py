@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterable
 
 from .errors import TraceError
 from .rows import Row, Value, View
+from .shown import shown
 from .view import stem
 
 __all__ = ["Chosen", "fold", "is_one", "outline", "predicate", "section", "shut"]
@@ -87,7 +88,8 @@ def shut(row: Row) -> Row:
     if not row.children:
         return row
     names = tuple(child.symbol for child in row.children)
-    count = 0 if is_one(row) else sum(1 for _ in row.walk()) - 1
+    inside = (r for child in row.children for r in child.walk())
+    count = 0 if is_one(row) else sum(r.depth > 0 for r in inside)  # A group is no operation.
     return dataclasses.replace(row, children=(), made_of=names, folded=count)
 
 
@@ -107,14 +109,24 @@ def _names(row: Row) -> set[str]:
     return {row.symbol, stem(row.symbol), row.module, *(value.name for value in row.outputs)}
 
 
+def _are_names(chosen: object) -> bool:
+    names = () if chosen is None else (chosen,) if isinstance(chosen, str) else chosen
+    return isinstance(names, Collection) and all(isinstance(name, str) for name in names)
+
+
 def predicate(whole: View, chosen: Chosen) -> Callable[[Row], bool]:
     """Whether a row is among those that are chosen.
 
     Raises:
-        TraceError: A name is that of no operation.
+        TraceError: A name is that of no operation, or neither a name nor a predicate was given.
     """
     if callable(chosen):
         return chosen
+    if not _are_names(chosen):
+        raise TraceError(
+            f"collapse= and expand= do not take {shown(chosen)}",
+            way_out="give a name, several in a list, or a predicate on rows: lambda row: row.depth > 1",
+        )
     wanted = {chosen} if isinstance(chosen, str) else set(chosen or ())
     if unknown := sorted(wanted.difference(*map(_names, whole.walk())) if wanted else ()):
         raise TraceError(

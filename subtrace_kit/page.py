@@ -12,9 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from . import fragments, panes
+from .called import expect_explorable
 from .errors import TraceError
 from .explorer import Explorer, start
 from .fold import Chosen, is_one
+from .options import expect_level, expect_path
 from .rows import Row
 from .scene import DRAWN, STRIDE, scene
 from .sheet import Folds, Sheet
@@ -56,13 +58,18 @@ def save_html(
         The path.
 
     Raises:
-        TraceError: There is no trace, or a name is that of no operation.
+        TraceError: There is no trace, an option does not take its value, or a name is that of no operation.
         OSError: The file cannot be written.
 
     Example:
         >>> subtrace_kit.save_html(t, "trace.html")  # doctest: +SKIP
         PosixPath('trace.html')
     """
+    if isinstance(trace, (str, Path)):
+        expect_path(path, "save_html")
+    expect_explorable(trace, "save_html", ', "trace.html"')
+    expect_path(path, "save_html")
+    expect_level(depth, "save_html", "depth", least=0)
     return save_page(start(trace, depth=depth, collapse=collapse, expand=expand, passes=passes), path)
 
 

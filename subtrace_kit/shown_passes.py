@@ -68,6 +68,12 @@ class Passes:
                 way_out="explore(subtrace_kit.trace(fn)(*args))",
             )
         error = str(given) if isinstance(given, TraceError) else trace.failure
+        for label, other in (more or {}).items():
+            if not isinstance(other, Trace):
+                raise TraceError(
+                    f"passes={{{label!r}: ...}} is a {type(other).__name__}, not a trace",
+                    way_out="give traces by the name that is shown: passes={'mine': t}",
+                )
         made = {label: _constant(other) for label, other in (more or {}).items()}
         return cls({**_makers(trace), **made}, error)
 

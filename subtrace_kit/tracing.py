@@ -74,7 +74,7 @@ def trace(
         *given: Nothing: the program's arguments belong into the second call.
         fake: Run on fake tensors: shapes only, no memory, and devices that are not there.
         values: Keep, for the explorer, what each tensor's values were: least, greatest, mean, how
-            many are not finite, a histogram, and small tensors in full.
+            many are NaN and infinite, a histogram, and small tensors in full.
         **named: Nothing, likewise.
 
     Returns:
