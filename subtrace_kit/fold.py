@@ -88,21 +88,21 @@ def shut(row: Row) -> Row:
     if not row.children:
         return row
     names = tuple(child.symbol for child in row.children)
-    inside = (r for child in row.children for r in child.walk())
-    count = 0 if is_one(row) else sum(r.depth > 0 for r in inside)  # A group is no operation.
+    count = 0 if is_one(row) else sum(map(_operations, row.children))
     return dataclasses.replace(row, children=(), made_of=names, folded=count)
+
+
+def _operations(row: Row) -> int:
+    """How many operations a row and those inside it are: a group is none."""
+    return row.count if row.depth else sum(map(_operations, row.children))
 
 
 def is_one(row: Row) -> bool:
     """Whether a row is a plain function made of the one op that does its work: they are shown as one."""
+    if row.depth == 0 or row.wrapper:
+        return False
     inner = row.children
-    return (
-        row.depth > 0
-        and len(inner) == 1
-        and not inner[0].children
-        and not row.wrapper
-        and inner[0].outputs == row.outputs
-    )
+    return len(inner) == 1 and not inner[0].children and inner[0].outputs == row.outputs
 
 
 def _names(row: Row) -> set[str]:

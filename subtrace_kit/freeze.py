@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from . import ops
+from .collecting import no_collection
 from .errors import TraceError
 from .naming import Names, base_name, identifier
 from .proxies import NumberProxy, Proxy, TensorProxy, proxy_kind
@@ -34,7 +35,8 @@ class Body(Sequence[BoundSymbol]):
         """The bound symbols."""
         with self._lock:
             if self._make is not None:
-                self._made, self._make = tuple(self._make()), None
+                with no_collection():
+                    self._made, self._make = tuple(self._make()), None
         return self._made
 
     def __getitem__(self, index: Any) -> Any:

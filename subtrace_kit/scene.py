@@ -99,12 +99,18 @@ def part(sheet: Sheet, lines: tuple[Line, ...], shown: Container[str], first: in
     """
     keep = {line.row.id for line in lines[first:last]}
     keep |= {row.id for key in tuple(keep) for row in sheet.above(key) if row.id in shown}
-    roots = [sheet.rows[key] for key in sorted(keep, key=sheet.order.__getitem__) if sheet.parents.get(key) not in keep]
-    rows = tuple(_cut(row, keep) for row in roots)
+    roots = dict.fromkeys(_outermost(sheet, line.row.id, keep) for line in lines[first:last])
+    rows = tuple(_cut(sheet.rows[key], keep) for key in roots)
     view = dataclasses.replace(sheet.view, rows=rows)
     if [row.id for row in rows] != [row.id for row in sheet.view.rows] or (first, last) != (0, len(lines)):
         view = _without_rest(view, first, last, len(lines))
     return _with_origins(view, sheet)
+
+
+def _outermost(sheet: Sheet, key: str, keep: set[str]) -> str:
+    """The outermost of the rows around a row that are drawn, or itself."""
+    around = [row.id for row in sheet.above(key) if row.id in keep]
+    return around[-1] if around else key
 
 
 def _cut(row: Row, keep: set[str]) -> Row:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
-import gc
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from .backward import backward
+from .collecting import no_collection
 from .errors import TraceError
 from .groups import grouped
 from .passes import lower, unroll
@@ -23,18 +22,6 @@ AS_WRITTEN = "as written"
 KEPT = 16
 LOWERED_UNASKED = 2000
 """Rows up to which a trace is lowered to say what becomes of an object."""
-
-
-@contextlib.contextmanager
-def no_collection() -> Iterator[None]:
-    """All that is made here is kept, and there is much of it: the garbage collector would search in vain."""
-    collects = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if collects:
-            gc.enable()
 
 
 @dataclass(frozen=True, eq=False)
