@@ -14,7 +14,7 @@ from .rows import Row, Value
 from .seen import Seen
 from .source import Source
 from .symbols import BoundSymbol, Kind, type_text
-from .touched import Touched, arguments_of, count, inner_of, likeness, mentions, modules, outputs_of, touched
+from .touched import arguments_of, count, inner_of, likeness, mentions, modules, outputs_of, touched
 from .trace import Construction
 
 __all__ = ["Reader"]
@@ -174,16 +174,14 @@ class _BoundRow(Row):
         return self.reader.values(outputs_of(self.bound))
 
     @lazy
-    def _touched(self) -> Touched:
-        return touched(self.bound)
-
-    @lazy
     def inputs(self) -> tuple[str, ...]:
-        return tuple(self._touched[0])
+        reads, writes = touched(self.bound)
+        object.__setattr__(self, "writes", writes)
+        return tuple(reads)
 
     @lazy
     def writes(self) -> tuple[str, ...]:
-        return self._touched[1]
+        return touched(self.bound)[1]
 
     @lazy
     def wrapper(self) -> bool:

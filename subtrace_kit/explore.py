@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from .called import expect_explorable
+from .collecting import no_collection
 from .errors import TraceError
 from .explorer import start
 from .fold import Chosen
@@ -54,7 +55,6 @@ def explore(
     """
     expect_explorable(trace, "explore")
     expect_level(depth, "explore", "depth", least=0)
-    state = start(trace, depth=depth, collapse=collapse, expand=expand, passes=passes)
     try:
         from .explorer_widget import ExplorerWidget  # Everything else works without ipywidgets.
     except ImportError as error:
@@ -62,4 +62,5 @@ def explore(
             f"explore() needs ipywidgets, which cannot be imported ({error})",
             way_out="pip install ipywidgets, and restart the kernel; save_html(t, path) needs neither",
         ) from error
-    return ExplorerWidget(state)
+    with no_collection():
+        return ExplorerWidget(start(trace, depth=depth, collapse=collapse, expand=expand, passes=passes))
