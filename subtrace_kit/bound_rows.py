@@ -58,6 +58,7 @@ class Reader:
 class _ProxyValue(Value):
     """A value whose texts are made when they are looked at."""
 
+    __qualname__ = "Value"  # as it prints
     proxy: Proxy
 
     def __new__(cls, /, *fields: Any, **named: Any) -> Any:
@@ -109,6 +110,7 @@ class _ProxyValue(Value):
 class _BoundRow(Row):
     """A row that keeps its bound symbol, and looks into it when it is looked at itself."""
 
+    __qualname__ = "Row"  # as it prints
     reader: Reader
     bound: BoundSymbol
 

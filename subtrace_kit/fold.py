@@ -75,7 +75,7 @@ def fold(whole: View, depth: int | None = None, *, collapse: Chosen = None, expa
     def walk(row: Row) -> tuple[Row, bool]:
         inner = [walk(child) for child in row.children]
         wanted = (expand is not None and opened(row)) or any(forced for _, forced in inner)
-        allowed = (depth is None or row.depth < depth) and not folded(row) and not is_one(row)
+        allowed = (depth is None or row.depth < depth) and not row.times and not folded(row) and not is_one(row)
         if not row.children or wanted or allowed:
             return dataclasses.replace(row, children=tuple(child for child, _ in inner)), wanted
         return shut(row), False

@@ -10,8 +10,9 @@ from itertools import groupby
 
 from .rows import Row, Value, View
 from .symbols import Kind
+from .trace import Trace
 
-__all__ = ["grouped"]
+__all__ = ["grouped", "module_classes"]
 
 LEAST_TIMES = 3
 """Blocks in a row from which they are shown as one."""
@@ -42,6 +43,11 @@ def grouped(whole: View, classes: Mapping[str, str] | None = None) -> View:
     last |= dict.fromkeys((value.name for value in whole.outputs), len(whole.rows))
     grouping = _Grouping(classes or {}, last)
     return dataclasses.replace(whole, rows=grouping.repeats(grouping.by_module(whole.rows, ())))
+
+
+def module_classes(trace: Trace) -> dict[str, str]:
+    """The class of each module that a trace knows, by its path."""
+    return {flag.path: type(flag.module).__name__ for flag in trace.flags if flag.path}
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import Any
 from .backward import backward
 from .collecting import no_collection
 from .errors import TraceError
-from .groups import grouped
+from .groups import grouped, module_classes
 from .passes import lower, unroll
 from .proxies import TensorProxy
 from .sheet import Sheet
@@ -105,9 +105,8 @@ class Passes:
         """The rows of a pass, in groups."""
         if label not in self._sheets:
             trace = self.trace(label)
-            classes = {flag.path: type(flag.module).__name__ for flag in trace.flags if flag.path}
             with no_collection():
-                self._sheets[label] = Sheet(grouped(view(trace), classes), trace.seen)
+                self._sheets[label] = Sheet(grouped(view(trace), module_classes(trace)), trace.seen)
         return self._sheets[label]
 
     def fate(self, label: str, names: Collection[str]) -> str:

@@ -361,6 +361,7 @@ def test_rows_that_are_made_late_are_like_those_made_at_once() -> None:
         assert late == whole
         assert whole == late
         assert hash(late) == hash(whole)
+        assert repr(late) == repr(whole)
         assert late.count == whole.count
         assert [type(dataclasses.replace(value)) for value in late.outputs] == [Value] * len(late.outputs)
     assert view(example()) == view(example())
