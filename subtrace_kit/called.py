@@ -9,7 +9,7 @@ from typing import Any
 from .errors import TraceError
 from .trace import Trace
 
-__all__ = ["expect_program", "expect_trace", "name_of", "with_program"]
+__all__ = ["expect_explorable", "expect_program", "expect_trace", "name_of", "with_program"]
 
 
 def name_of(fn: Any) -> str:
@@ -36,13 +36,23 @@ def expect_trace(value: Any, call: str, rest: str = "") -> None:
     given, cause = f"a {type(value).__name__}", "the program was given instead of a trace of it"
     if program is not None:
         given, cause = f"trace({name})", "trace() takes the function first, and its arguments in a second call"
+    elif isinstance(value, TraceError):
+        cause = "the error was given instead of the trace up to there, which it carries"
     elif not callable(value):
         cause = "a result of the program, or another value, was given instead of a trace"
-    raise TraceError(
-        f"{call}() takes a trace, not {given}",
-        cause=cause,
-        way_out=f"subtrace_kit.{call}(subtrace_kit.trace({name})(*args){rest})",
-    )
+    meant = "error.trace" if isinstance(value, TraceError) else f"subtrace_kit.trace({name})(*args)"
+    way_out = f"subtrace_kit.{call}({meant}{rest})"
+    raise TraceError(f"{call}() takes a trace, not {given}", cause=cause, way_out=way_out)
+
+
+def expect_explorable(value: Any, call: str, rest: str = "") -> None:
+    """Make sure that a trace was given, or an error that ended one.
+
+    Raises:
+        TraceError: It is neither, see `expect_trace`.
+    """
+    if not isinstance(value, TraceError):
+        expect_trace(value, call, rest)
 
 
 def expect_program(fn: Any, call: str, given: tuple[Any, ...], named: Mapping[str, Any]) -> None:

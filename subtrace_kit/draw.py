@@ -15,6 +15,8 @@ from .called import expect_trace
 from .errors import TraceError
 from .flow import Flow, flow, nodes
 from .fold import Chosen, fold, outline, section
+from .groups import grouped, module_classes
+from .options import expect_level, expect_one_of, expect_place
 from .rows import Row, View
 from .trace import Trace
 from .view import view
@@ -25,6 +27,8 @@ FOLD_ABOVE = 200
 """Operations above which a picture folds levels by itself."""
 REFUSE_ABOVE = 5000
 """Operations above which no picture is drawn: a layout would take minutes."""
+BLOCKS = "modules are boxes, repeated blocks are folded: expand= or start=, stop= show more"
+DIRECTIONS = ("TB", "LR", "BT", "RL")
 PNG_RESOLUTION = ((40, 96), (100, 60))
 """Pairs (operations at most, dots per inch); larger pictures have no PNG."""
 
@@ -45,7 +49,8 @@ class Picture(graphviz.Digraph):
         return twin
 
     def __repr__(self) -> str:
-        return f"<Picture of {self.shown.name}: {self.shown.size} operations>"
+        size = self.shown.size
+        return f"<Picture of {self.shown.name}: {size} operation{'s' * (size != 1)}>"
 
     def _repr_mimebundle_(
         self, include: Iterable[str] | None = None, exclude: Iterable[str] | None = None, **_: Any
@@ -74,7 +79,8 @@ def draw(
     Args:
         trace: A trace of any pass, also that of an error: its failing operation is red.
         depth: The deepest level that is drawn, 1 being what the user wrote. None draws all levels,
-            or as many as fit 200 operations; the picture says so.
+            or as many as fit 200 operations; the picture says so. Of more than 200 operations in
+            modules the repeated blocks are folded, `Block x 24`.
         collapse: Operations to draw without their inside: a name (of a result, an operation or a
             module path), several, or a predicate on `view.Row`.
         expand: Operations to draw with their inside in spite of `depth` and `collapse`.
@@ -87,20 +93,28 @@ def draw(
         A `graphviz.Digraph`; `.source` is its DOT text, `.render("file", format="svg")` saves it.
 
     Raises:
-        TraceError: There are more than 5,000 operations to draw.
+        TraceError: There are more than 5,000 operations to draw, or an option does not take its value.
 
     Example:
         >>> picture = subtrace_kit.draw(t, depth=1)  # doctest: +SKIP
         >>> picture.render("trace", format="svg")  # doctest: +SKIP
     """
     expect_trace(trace, "draw")
+    expect_level(depth, "draw", "depth")
+    expect_place(start, "draw", "start")
+    expect_place(stop, "draw", "stop")
+    expect_one_of(rankdir, "draw", "rankdir", DIRECTIONS)
     _dot.engine()  # Tells the graphviz package where the engine is.
     whole = view(trace)
 
-    def at(level: int | None) -> View:
-        return section(fold(whole, level, collapse=collapse, expand=expand), start, stop)
+    def at(level: int | None, rows: View = whole) -> View:
+        return section(fold(rows, level, collapse=collapse, expand=expand), start, stop)
 
     shown = _fitting(at, depth)
+    if shown.size > FOLD_ABOVE and start is stop is None and any(row.module for row in whole.rows):
+        blocks = at(depth or 1, grouped(whole, module_classes(trace)))
+        shown = dataclasses.replace(blocks, notes=(BLOCKS,)) if blocks.size < shown.size else shown
+    _refuse_many(shown.size)
     return picture_of(shown, flow(shown), rankdir, legend=legend)
 
 
@@ -114,8 +128,7 @@ def picture_of(shown: View, found: Flow, rankdir: str = "TB", *, legend: bool = 
         edge_attr=look.EDGE,
     )
     picture.shown = shown
-    for node, value in nodes(shown):
-        picture.node(node, **look.source(node, value))
+    _add_sources(picture, shown, found)
     for row in shown.rows:
         _add_row(picture, row, shown.failure)
     for i, value in enumerate(shown.outputs):
@@ -128,6 +141,14 @@ def picture_of(shown: View, found: Flow, rankdir: str = "TB", *, legend: bool = 
     return picture
 
 
+def _add_sources(picture: Picture, shown: View, found: Flow) -> None:
+    values = dict(nodes(shown))
+    for bundle in found.bundles:
+        picture.node(bundle.node, **look.bundle(bundle, [values.pop(node) for node in bundle.members]))
+    for node, value in values.items():
+        picture.node(node, **look.source(node, value))
+
+
 def _fitting(at: Callable[[int | None], View], depth: int | None) -> View:
     """The view at `depth`, or else at the deepest level that is still legible."""
     shown = at(depth)
@@ -137,13 +158,16 @@ def _fitting(at: Callable[[int | None], View], depth: int | None) -> View:
         level -= 1
         shown = at(level)
         note = (f"folded to depth {level}: depth=, expand= or start=, stop= show more",)
-    if shown.size > REFUSE_ABOVE:
+    return dataclasses.replace(shown, notes=(*shown.notes, *note))
+
+
+def _refuse_many(size: int) -> None:
+    if size > REFUSE_ABOVE:
         raise TraceError(
-            f"{shown.size} operations are too many for a picture (at most {REFUSE_ABOVE})",
+            f"{size} operations are too many for a picture (at most {REFUSE_ABOVE})",
             cause="a long program, or one drawn at all levels",
             way_out="draw(t, depth=1), draw(t, start=0, stop=200), or collapse= with a predicate",
         )
-    return dataclasses.replace(shown, notes=(*shown.notes, *note))
 
 
 def _add_row(graph: graphviz.Digraph, row: Row, failure: str) -> None:

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from .called import expect_explorable
+from .collecting import no_collection
 from .errors import TraceError
 from .explorer import start
 from .fold import Chosen
+from .options import expect_level
 from .trace import Trace
 
 if TYPE_CHECKING:
@@ -42,14 +45,16 @@ def explore(
         A widget; as the last line of a cell it shows itself. `.state` is what it shows.
 
     Raises:
-        TraceError: ipywidgets is missing, there is no trace, or a name is that of no operation.
+        TraceError: ipywidgets is missing, there is no trace, an option does not take its value, or a name is
+            that of no operation.
 
     Example:
         >>> explorer = subtrace_kit.explore(t, depth=1, expand="blocks.3")  # doctest: +SKIP
         >>> explorer.state.step().row.symbol  # doctest: +SKIP
         'torch.relu'
     """
-    state = start(trace, depth=depth, collapse=collapse, expand=expand, passes=passes)
+    expect_explorable(trace, "explore")
+    expect_level(depth, "explore", "depth", least=0)
     try:
         from .explorer_widget import ExplorerWidget  # Everything else works without ipywidgets.
     except ImportError as error:
@@ -57,4 +62,5 @@ def explore(
             f"explore() needs ipywidgets, which cannot be imported ({error})",
             way_out="pip install ipywidgets, and restart the kernel; save_html(t, path) needs neither",
         ) from error
-    return ExplorerWidget(state)
+    with no_collection():
+        return ExplorerWidget(start(trace, depth=depth, collapse=collapse, expand=expand, passes=passes))

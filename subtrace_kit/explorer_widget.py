@@ -10,6 +10,7 @@ from typing import Any
 import ipywidgets as w
 
 from . import fragments, panes
+from .collecting import no_collection
 from .errors import TraceError
 from .explorer import Explorer
 from .page import save_page
@@ -117,13 +118,13 @@ class ExplorerWidget(w.VBox):
 
     def _button(self, text: str, about: str, change: Callable[[Explorer], Explorer]) -> w.Button:
         button = w.Button(description=text, tooltip=about, layout=w.Layout(width="auto"))
-        button.on_click(lambda _: self.show(change(self.state)))
+        button.on_click(lambda _: self._go(change))
         return button
 
     def _on(self, control: Any, change: Callable[[Explorer, Any], Explorer]) -> None:
         def changed(event: Any) -> None:
             if not self._busy:
-                self.show(change(self.state, event["new"]))
+                self._go(lambda state: change(state, event["new"]))
 
         control.observe(changed, "value")
 
@@ -141,6 +142,10 @@ class ExplorerWidget(w.VBox):
         return save
 
     # ---------------------------------------------------------------------------------- showing
+
+    def _go(self, change: Callable[[Explorer], Explorer]) -> None:
+        with no_collection():
+            self.show(change(self.state))
 
     def show(self, state: Explorer) -> None:
         """Show a state.

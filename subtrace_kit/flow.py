@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from .bundles import Bundle, bundled, bundles
 from .rows import Row, Value, View
 from .symbols import Kind
 
@@ -33,10 +34,17 @@ class Edge:
 
 @dataclass(frozen=True)
 class Flow:
-    """Edges, and the names that are read but made nowhere, whose nodes are `unknown_0`, ..."""
+    """Edges, and the nodes that come with them.
+
+    Args:
+        edges: In the order of the operations.
+        unknown: The names that are read but made nowhere, whose nodes are `unknown_0`, ...
+        bundles: The captured values that are drawn together; edges begin at their bundle.
+    """
 
     edges: tuple[Edge, ...]
     unknown: tuple[str, ...]
+    bundles: tuple[Bundle, ...] = ()
 
 
 def nodes(shown: View) -> tuple[tuple[str, Value], ...]:
@@ -69,7 +77,8 @@ def flow(shown: View) -> Flow:
     for i, value in enumerate(shown.outputs):
         state.note(value)
         state.arrive(f"out_{i}", value.name, 1)
-    return Flow(tuple(state.edges), tuple(state.unknown))
+    found = bundles(state.edges)
+    return Flow(bundled(state.edges, found), tuple(state.unknown), found)
 
 
 class _State:

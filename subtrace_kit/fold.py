@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterable
 
 from .errors import TraceError
 from .rows import Row, Value, View
+from .shown import shown
 from .view import stem
 
 __all__ = ["Chosen", "fold", "is_one", "outline", "predicate", "section", "shut"]
@@ -74,7 +75,7 @@ def fold(whole: View, depth: int | None = None, *, collapse: Chosen = None, expa
     def walk(row: Row) -> tuple[Row, bool]:
         inner = [walk(child) for child in row.children]
         wanted = (expand is not None and opened(row)) or any(forced for _, forced in inner)
-        allowed = (depth is None or row.depth < depth) and not folded(row) and not is_one(row)
+        allowed = (depth is None or row.depth < depth) and not row.times and not folded(row) and not is_one(row)
         if not row.children or wanted or allowed:
             return dataclasses.replace(row, children=tuple(child for child, _ in inner)), wanted
         return shut(row), False
@@ -87,34 +88,45 @@ def shut(row: Row) -> Row:
     if not row.children:
         return row
     names = tuple(child.symbol for child in row.children)
-    count = 0 if is_one(row) else sum(1 for _ in row.walk()) - 1
+    count = 0 if is_one(row) else sum(map(_operations, row.children))
     return dataclasses.replace(row, children=(), made_of=names, folded=count)
+
+
+def _operations(row: Row) -> int:
+    """How many operations a row and those inside it are: a group is none."""
+    return row.count if row.depth else sum(map(_operations, row.children))
 
 
 def is_one(row: Row) -> bool:
     """Whether a row is a plain function made of the one op that does its work: they are shown as one."""
+    if row.depth == 0 or row.wrapper:
+        return False
     inner = row.children
-    return (
-        row.depth > 0
-        and len(inner) == 1
-        and not inner[0].children
-        and not row.wrapper
-        and inner[0].outputs == row.outputs
-    )
+    return len(inner) == 1 and not inner[0].children and inner[0].outputs == row.outputs
 
 
 def _names(row: Row) -> set[str]:
     return {row.symbol, stem(row.symbol), row.module, *(value.name for value in row.outputs)}
 
 
+def _are_names(chosen: object) -> bool:
+    names = () if chosen is None else (chosen,) if isinstance(chosen, str) else chosen
+    return isinstance(names, Collection) and all(isinstance(name, str) for name in names)
+
+
 def predicate(whole: View, chosen: Chosen) -> Callable[[Row], bool]:
     """Whether a row is among those that are chosen.
 
     Raises:
-        TraceError: A name is that of no operation.
+        TraceError: A name is that of no operation, or neither a name nor a predicate was given.
     """
     if callable(chosen):
         return chosen
+    if not _are_names(chosen):
+        raise TraceError(
+            f"collapse= and expand= do not take {shown(chosen)}",
+            way_out="give a name, several in a list, or a predicate on rows: lambda row: row.depth > 1",
+        )
     wanted = {chosen} if isinstance(chosen, str) else set(chosen or ())
     if unknown := sorted(wanted.difference(*map(_names, whole.walk())) if wanted else ()):
         raise TraceError(

@@ -80,7 +80,8 @@ def title(row: Row) -> str:
 
 def _title(row: Row) -> str:
     if row.depth == 0:
-        return f"{row.symbol}  ({_count(row)} operations)"
+        count = _count(row)
+        return f"{row.symbol}  ({count} operation{'s' * (count != 1)})"
     name = row.symbol.replace("torch.nn.functional.", "F.").replace("torch.Tensor.", "Tensor.")
     types = ", ".join(value.short for value in row.outputs)
     return f"{row.name} = {name}  {types}".strip() if row.name else row.call

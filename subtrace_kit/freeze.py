@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from . import ops
+from .collecting import no_collection
 from .errors import TraceError
 from .naming import Names, base_name, identifier
 from .proxies import NumberProxy, Proxy, TensorProxy, proxy_kind
@@ -34,7 +35,8 @@ class Body(Sequence[BoundSymbol]):
         """The bound symbols."""
         with self._lock:
             if self._make is not None:
-                self._made, self._make = tuple(self._make()), None
+                with no_collection():
+                    self._made, self._make = tuple(self._make()), None
         return self._made
 
     def __getitem__(self, index: Any) -> Any:
@@ -126,22 +128,23 @@ class Freezer:
 
     def bind(self, event: Event) -> BoundSymbol:
         """One event, and all inside it."""
-        for value in values_in(event.out):
+        out = event.out
+        for value in (out,) if type(out) is Value else values_in(out):
             if not value.root.name:
                 self.name(value, base_name(event.symbol.name))
         subs = tuple([self.bind(inner) for inner in event.subs]) if event.subs else ()
         built = event.symbol.kind is Kind.CONSTRUCTOR
         return BoundSymbol(
             event.symbol,
-            tuple([proxy for _, proxy in self.proxy(event.out).inner]) if built else self.tree(event.args),
+            tuple([proxy for _, proxy in self.proxy(out).inner]) if built else self.tree(event.args),
             self.tree(event.kwargs) if event.kwargs and not built else event.kwargs,
-            self.tree(event.out),
+            self.tree(out),
             subs,
             event.source,
             event.module,
             event.context,
             event.checked,
-            seen=tuple([Seen(self.name(value), summary) for value, summary in event.seen]),
+            seen=tuple([Seen(self.name(value), summary) for value, summary in event.seen]) if event.seen else (),
         )
 
     # ------------------------------------------------------------------------- attribute reads

@@ -10,8 +10,9 @@ from itertools import groupby
 
 from .rows import Row, Value, View
 from .symbols import Kind
+from .trace import Trace
 
-__all__ = ["grouped"]
+__all__ = ["grouped", "module_classes"]
 
 LEAST_TIMES = 3
 """Blocks in a row from which they are shown as one."""
@@ -42,6 +43,11 @@ def grouped(whole: View, classes: Mapping[str, str] | None = None) -> View:
     last |= dict.fromkeys((value.name for value in whole.outputs), len(whole.rows))
     grouping = _Grouping(classes or {}, last)
     return dataclasses.replace(whole, rows=grouping.repeats(grouping.by_module(whole.rows, ())))
+
+
+def module_classes(trace: Trace) -> dict[str, str]:
+    """The class of each module that a trace knows, by its path."""
+    return {flag.path: type(flag.module).__name__ for flag in trace.flags if flag.path}
 
 
 @dataclass(frozen=True)
@@ -78,11 +84,11 @@ class _Grouping:
         known: set[str] = set()
         reads: dict[str, None] = {}
         for row in rows:
-            reads |= dict.fromkeys(name for name in row.inputs if name not in known)
-            made |= {value.name: value for value in row.outputs}
-            known |= {name for value in row.outputs for name in _names(value)}
+            reads.update({name: None for name in row.inputs if name not in known})
+            made.update({value.name: value for value in row.outputs})
+            known.update(name for value in row.outputs for name in value.names)
         end = _end(rows[-1])
-        given = [v for v in made.values() if any(self.last.get(name, -1) > end for name in _names(v))]
+        given = [v for v in made.values() if any(self.last.get(name, -1) > end for name in v.names)]
         return Row(
             id=key,
             depth=0,
@@ -125,10 +131,7 @@ class _Grouping:
 
     def shape(self, row: Row) -> int:
         """A number that is equal for rows that do the same to values of the same kinds."""
-        types = tuple(value.type for value in row.outputs)
-        inside = tuple(self.shape(child) for child in row.children)
-        line = (row.source.file, row.source.line) if row.source else None
-        key = (_what(row), row.kind, types, row.construction, line, row.failing, inside)
+        key = row.likeness if row.depth else (_what(row), tuple(map(self.shape, row.children)))
         return self.shapes.setdefault(key, len(self.shapes))
 
 
@@ -136,10 +139,6 @@ def _part(row: Row, level: int) -> str:
     """The name of the module at a level of a row's path."""
     parts = (row.module,) if row.module.startswith(_BACKWARD) else tuple(filter(None, row.module.split(".")))
     return parts[level] if level < len(parts) else ""
-
-
-def _names(value: Value) -> list[str]:
-    return [value.name, *(name for _, name, _ in value.inner)]
 
 
 def _end(row: Row) -> int:

@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import html
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import graphviz
 
+from .bundles import Bundle
 from .flow import Edge, Flow, nodes
 from .rows import Row, Value, View
 from .symbols import Kind
 
 MOST_CELLS = 6
 """Inner tensors that are drawn of one wrapper value."""
+MOST_NAMES, MOST_TOLD = 2, 40
+"""Captured values of a bundle that are named in its node and in its tooltip."""
 
 _ASTRAL = "\U00010000"
 """The first character whose reference graphviz cannot read in a tooltip."""
@@ -121,6 +124,17 @@ def source(node: str, value: Value) -> Attributes:
     lines = [_short(value.short), *(["made earlier"] if earlier else [])]
     style = _CAPTURE if captured else _EARLIER if earlier else _INPUT
     return {"id": node, "label": _label(_short(name), lines), **style, **about}
+
+
+def bundle(found: Bundle, values: Sequence[Value]) -> Attributes:
+    """Captured values that are drawn together: their names, as far as there is room."""
+    names = [value.path or value.name for value in values]
+    lines = [_short(name) for name in names[:MOST_NAMES]]
+    lines += [f"and {len(names) - MOST_NAMES} more"] if len(names) > MOST_NAMES else []
+    told = [f"{name}: {value.type}" for name, value in zip(names, values, strict=True)]
+    about = tip(*told[:MOST_TOLD], *([f"and {len(told) - MOST_TOLD} more"] if len(told) > MOST_TOLD else []))
+    border = {"peripheries": "2"} if any(value.cls for value in values) else {}
+    return {"id": found.node, "label": _label(found.name, lines), **_CAPTURE, **border, **about}
 
 
 def _table(name: str, value: Value, color: str) -> str:

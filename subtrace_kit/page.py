@@ -12,9 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from . import fragments, panes
+from .called import expect_explorable
 from .errors import TraceError
 from .explorer import Explorer, start
 from .fold import Chosen, is_one
+from .options import expect_level, expect_path
 from .rows import Row
 from .scene import DRAWN, STRIDE, scene
 from .sheet import Folds, Sheet
@@ -56,13 +58,18 @@ def save_html(
         The path.
 
     Raises:
-        TraceError: There is no trace, or a name is that of no operation.
+        TraceError: There is no trace, an option does not take its value, or a name is that of no operation.
         OSError: The file cannot be written.
 
     Example:
         >>> subtrace_kit.save_html(t, "trace.html")  # doctest: +SKIP
         PosixPath('trace.html')
     """
+    if isinstance(trace, (str, Path)):
+        expect_path(path, "save_html")
+    expect_explorable(trace, "save_html", ', "trace.html"')
+    expect_path(path, "save_html")
+    expect_level(depth, "save_html", "depth", least=0)
     return save_page(start(trace, depth=depth, collapse=collapse, expand=expand, passes=passes), path)
 
 
@@ -154,7 +161,7 @@ def _pass(state: Explorer, sources: _Sources) -> dict[str, Any]:
 
 def _fitting(sheet: Sheet) -> tuple[list[Row], str]:
     """The rows that a page holds: deep levels go first."""
-    rows = list(sheet.rows.values())
+    rows = list(sheet.view.walk())
     level = max((row.depth for row in rows), default=0)
     while len(rows) > MOST_ROWS and level > 1:
         level -= 1
@@ -171,7 +178,7 @@ def _row(state: Explorer, row: Row, places: dict[str, int], sources: _Sources) -
     user, handler = fragments.lines_of(sheet, row)
     return [
         row.id,
-        places.get(sheet.parents.get(row.id, ""), -1),
+        places.get(sheet.rows.parent(row.id), -1),
         fragments.title(row),
         row.depth,
         int(bool(row.times) or is_one(row)),
@@ -189,7 +196,7 @@ def _fate(state: Explorer, row: Row) -> str:
 
 def _pictures(state: Explorer) -> list[dict[str, Any]]:
     """The pictures of what is open at first and of each depth; of many rows parts, while there are not too many."""
-    deepest = max((row.depth for row in state.sheet.rows.values()), default=0)
+    deepest = max((row.depth for row in state.sheet.view.walk()), default=0)
     depths = [depth for depth in range(deepest + 1) if depth or any(not r.depth for r in state.sheet.view.rows)]
     found = _parts(state, -1)
     for depth in depths:

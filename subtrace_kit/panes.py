@@ -86,9 +86,14 @@ def _plain(sheet: Sheet, name: str) -> list[str]:
 
 def _seen(role: str, name: str, seen: Summary) -> list[str]:
     numbers = ["" if n is None else f"{n:.4g}" for n in (seen.low, seen.mean, seen.high)]
-    wrong = f"{seen.nonfinite} of {seen.count}" if seen.nonfinite else "0"
-    cells = [role, name, *numbers, wrong, bars(seen.bins), seen.items]
+    cells = [role, name, *numbers, _not_finite(seen), bars(seen.bins), seen.items]
     return [f"<code>{escape(cell)}</code>" if cell else "" for cell in cells]
+
+
+def _not_finite(seen: Summary) -> str:
+    """`2 nan, 1 inf of 9`: the two mean different faults."""
+    kinds = [f"{count} {kind}" for count, kind in ((seen.nans, "nan"), (seen.infs, "inf")) if count]
+    return f"{', '.join(kinds)} of {seen.count}" if kinds else "0"
 
 
 def bars(bins: tuple[int, ...]) -> str:

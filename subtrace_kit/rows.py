@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 
 from .seen import Seen
@@ -33,6 +33,11 @@ class Value:
     inner: tuple[tuple[str, str, str], ...] = ()
     path: str = ""
     metadata: str = ""
+
+    @property
+    def names(self) -> list[str]:
+        """Its name, and those of the plain tensors inside."""
+        return [self.name, *(name for _, name, _ in self.inner)]
 
 
 @dataclass(frozen=True)
@@ -92,6 +97,30 @@ class Row:
     def type(self) -> str:
         """The types of the outputs, in full."""
         return ", ".join(value.type for value in self.outputs)
+
+    @property
+    def count(self) -> int:
+        """How many rows this one and those inside it are."""
+        return 1 + sum(child.count for child in self.children)
+
+    @property
+    def likeness(self) -> Hashable:
+        """What is equal for rows that do the same to values of the same kinds."""
+        types = tuple(value.type for value in self.outputs)
+        line = (self.source.file, self.source.line) if self.source else None
+        inside = tuple(child.likeness for child in self.children)
+        return self.symbol, self.kind, types, self.construction, line, self.failing, inside
+
+    def mentions(self, name: str) -> bool:
+        """Whether a value's name occurs here or inside."""
+        here = name in self.inputs or name in self.writes or any(name in value.names for value in self.outputs)
+        return here or any(child.mentions(name) for child in self.children)
+
+    def add_modules(self, found: dict[str, None]) -> None:
+        """Add the paths of the modules in which this row and those inside it ran."""
+        found[self.module] = None
+        for child in self.children:
+            child.add_modules(found)
 
     def walk(self) -> Iterator[Row]:
         """Yield this row and all rows inside it, outermost first."""

@@ -99,11 +99,18 @@ def part(sheet: Sheet, lines: tuple[Line, ...], shown: Container[str], first: in
     """
     keep = {line.row.id for line in lines[first:last]}
     keep |= {row.id for key in tuple(keep) for row in sheet.above(key) if row.id in shown}
-    roots = [sheet.rows[key] for key in sorted(keep, key=sheet.order.__getitem__) if sheet.parents.get(key) not in keep]
-    rows = tuple(_cut(row, keep) for row in roots)
-    whole = (first, last) == (0, len(lines))
-    view = dataclasses.replace(sheet.view, rows=rows) if whole else _without_rest(sheet.view, rows, first, last, lines)
+    roots = dict.fromkeys(_outermost(sheet, line.row.id, keep) for line in lines[first:last])
+    rows = tuple(_cut(sheet.rows[key], keep) for key in roots)
+    view = dataclasses.replace(sheet.view, rows=rows)
+    if [row.id for row in rows] != [row.id for row in sheet.view.rows] or (first, last) != (0, len(lines)):
+        view = _without_rest(view, first, last, len(lines))
     return _with_origins(view, sheet)
+
+
+def _outermost(sheet: Sheet, key: str, keep: set[str]) -> str:
+    """The outermost of the rows around a row that are drawn, or itself."""
+    around = [row.id for row in sheet.above(key) if row.id in keep]
+    return around[-1] if around else key
 
 
 def _cut(row: Row, keep: set[str]) -> Row:
@@ -111,10 +118,12 @@ def _cut(row: Row, keep: set[str]) -> Row:
     return dataclasses.replace(row, children=children) if children else shut(row)
 
 
-def _without_rest(whole: View, rows: tuple[Row, ...], first: int, last: int, lines: tuple[Line, ...]) -> View:
-    note = f"rows {first + 1} to {last} of {len(lines)}"
-    outputs = whole.outputs if last == len(lines) else ()
-    return dataclasses.replace(whole, rows=rows, outputs=outputs, elided=(), notes=(*whole.notes, note))
+def _without_rest(view: View, first: int, last: int, count: int) -> View:
+    """A part of a view: of the results only those that are made in it."""
+    made = {value.name for row in view.walk() for value in row.outputs} if last == count else set()
+    outputs = tuple(value for value in view.outputs if value.name in made)
+    notes = () if (first, last) == (0, count) else (f"rows {first + 1} to {last} of {count}",)
+    return dataclasses.replace(view, outputs=outputs, elided=(), notes=(*view.notes, *notes))
 
 
 def _with_origins(view: View, sheet: Sheet) -> View:

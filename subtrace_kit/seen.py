@@ -24,7 +24,8 @@ class Summary:
 
     Args:
         count: How many elements it has.
-        nonfinite: How many of them are infinite or not a number.
+        nans: How many of them are not a number.
+        infs: How many are infinite.
         low: The smallest finite one; None where there is none.
         high: The largest finite one.
         mean: Their mean.
@@ -33,12 +34,18 @@ class Summary:
     """
 
     count: int
-    nonfinite: int = 0
+    nans: int = 0
+    infs: int = 0
     low: float | None = None
     high: float | None = None
     mean: float | None = None
     bins: tuple[int, ...] = ()
     items: str = ""
+
+    @property
+    def nonfinite(self) -> int:
+        """How many elements are infinite or not a number."""
+        return self.nans + self.infs
 
 
 @dataclass(frozen=True)
@@ -62,8 +69,8 @@ def summarize(tensor: torch.Tensor) -> Summary | None:
 
     Example:
         >>> found = summarize(torch.tensor([1.0, 3.0, float("inf")]))
-        >>> found.low, found.high, found.mean, found.nonfinite, found.items
-        (1.0, 3.0, 2.0, 1, '[1, 3, inf]')
+        >>> found.low, found.high, found.mean, found.nans, found.infs, found.items
+        (1.0, 3.0, 2.0, 0, 1, '[1, 3, inf]')
     """
     try:
         with torch.no_grad():
@@ -78,12 +85,13 @@ def _summary(tensor: torch.Tensor) -> Summary:
     items = _text(dense.tolist()) if numbers.numel() <= SMALL else ""
     numbers = (numbers.abs() if numbers.is_complex() else numbers).double()
     finite = numbers[torch.isfinite(numbers)]
-    count, left = numbers.numel(), finite.numel()
+    count, left, nans = numbers.numel(), finite.numel(), int(torch.isnan(numbers).sum())
+    infs = count - left - nans
     if not left:
-        return Summary(count, count, items=items)
+        return Summary(count, nans, infs, items=items)
     low, high = finite.min().item(), finite.max().item()
     bins = torch.histc(finite, BINS, low, high).int().tolist() if low < high else ()
-    return Summary(count, count - left, low, high, finite.mean().item(), tuple(bins), items)
+    return Summary(count, nans, infs, low, high, finite.mean().item(), tuple(bins), items)
 
 
 def _text(item: Any) -> str:

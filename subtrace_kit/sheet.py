@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from .fold import Chosen, is_one, predicate
-from .rows import Row, Value, View
+from .listing import Listing, Names
+from .rows import Row, View
 from .seen import Seen, Summary
 
 __all__ = ["Folds", "Line", "Sheet"]
@@ -29,11 +30,12 @@ class Folds:
 
     def is_open(self, row: Row) -> bool:
         """Whether what is inside a row is shown."""
-        if not row.children or row.id in self.closed:
+        if row.id in self.closed:
             return False
         if row.id in self.opened:
-            return True
-        return not row.times and not is_one(row) and (self.depth is None or row.depth < self.depth)
+            return bool(row.children)
+        is_deep = self.depth is not None and row.depth >= self.depth
+        return not is_deep and not row.times and bool(row.children) and not is_one(row)  # The cheapest goes first.
 
 
 @dataclass(frozen=True)
@@ -64,9 +66,9 @@ class Sheet:
     _found: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     @cached_property
-    def rows(self) -> dict[str, Row]:
+    def rows(self) -> Listing:
         """All rows by id, outermost first."""
-        return {row.id: row for row in self.view.walk()}
+        return Listing(self.view)
 
     @cached_property
     def order(self) -> dict[str, int]:
@@ -74,20 +76,17 @@ class Sheet:
         return {key: place for place, key in enumerate(self.rows)}
 
     @cached_property
-    def parents(self) -> dict[str, str]:
-        """The row that encloses each row, by id."""
-        return {child.id: row.id for row in self.rows.values() for child in row.children}
-
-    @cached_property
-    def values(self) -> dict[str, Value]:
+    def values(self) -> Names:
         """Every value by name."""
-        known = {value.name: value for row in self.rows.values() for value in row.outputs}
-        return known | {v.name: v for v in (*self.view.inputs, *self.view.captures, *self.view.outputs)}
+        return Names(self.rows)
 
     @cached_property
     def failing(self) -> str:
         """Id of the innermost operation that failed, empty where none did."""
-        return next((key for key, row in reversed(self.rows.items()) if row.failing), "")
+        key, rows = "", self.view.rows
+        while row := next((row for row in reversed(rows) if row.failing), None):
+            key, rows = row.id, row.children
+        return key
 
     def end(self, row: Row) -> int:
         """The place of the last row inside a row, or its own."""
@@ -99,7 +98,9 @@ class Sheet:
     def history(self) -> dict[str, list[tuple[int, Summary]]]:
         """What each value was, and from which place among the rows on."""
         found: dict[str, list[tuple[int, Summary]]] = {seen.name: [(-1, seen.summary)] for seen in self.first}
-        for row in self.rows.values():
+        if not found and not any(row.seen for row in self.rows.upper.values()):
+            return found  # Recorded without values: nothing has to be looked through.
+        for row in self.view.walk():
             for seen in row.seen if row.depth else ():
                 found.setdefault(seen.name, []).append((self.end(row), seen.summary))
         return found
@@ -111,7 +112,7 @@ class Sheet:
 
     def above(self, key: str) -> Iterator[Row]:
         """Yield the rows around a row, innermost first."""
-        while (key := self.parents.get(key, "")) != "":
+        while (key := self.rows.parent(key)) != "":
             yield self.rows[key]
 
     def lines(self, folds: Folds, alone: str = "") -> tuple[Line, ...]:
@@ -129,44 +130,42 @@ class Sheet:
 
     def _lines(self, folds: Folds, alone: str) -> tuple[tuple[Line, ...], dict[str, int]]:
         if (known := self._shown.get((folds, alone))) is None:
-            lines = tuple(self._walk(self.view.rows, folds, 0, self._is_about(alone)))
+            lines = tuple(self._walk(self.view.rows, folds, 0, alone))
             known = lines, {line.row.id: place for place, line in enumerate(lines)}
             if len(self._shown) > 3:  # What was folded otherwise a while ago is soon made again.
                 del self._shown[next(iter(self._shown))]
             self._shown[folds, alone] = known
         return known
 
-    def _walk(
-        self, rows: tuple[Row, ...], folds: Folds, indent: int, about: Callable[[Row], bool] | None
-    ) -> Iterator[Line]:
+    def _walk(self, rows: tuple[Row, ...], folds: Folds, indent: int, alone: str) -> Iterator[Line]:
         for row in rows:
-            if about is None or about(row):
+            if not alone or self._is_about(row, alone):
                 yield Line(row, indent)
                 if folds.is_open(row):
-                    yield from self._walk(row.children, folds, indent + 1, None)
-            else:
-                yield from self._walk(row.children, folds, indent, about)
+                    yield from self._walk(row.children, folds, indent + 1, "")
+            elif alone in self.modules or row.mentions(alone):
+                yield from self._walk(row.children, folds, indent, alone)
 
-    def _is_about(self, alone: str) -> Callable[[Row], bool] | None:
-        if not alone:
-            return None
+    def _is_about(self, row: Row, alone: str) -> bool:
         if alone in self.modules:
-            return lambda row: row.module == alone or row.module.startswith(f"{alone}.")
-        return lambda row: row.depth != 0 and alone in _mentions(row)
+            return row.module == alone or row.module.startswith(f"{alone}.")
+        return row.depth != 0 and row.mentions(alone) and alone in _mentions(row)
 
     @cached_property
     def modules(self) -> dict[str, None]:
         """The paths of modules, in order."""
-        paths = dict.fromkeys(row.module for row in self.rows.values() if row.module)
+        paths: dict[str, None] = {}
+        for row in self.view.rows:
+            row.add_modules(paths)
         found: dict[str, None] = {}
-        for path in paths:
+        for path in filter(None, paths):
             parts = path.split(".") if not path.startswith("backward of ") else [path]
             found |= dict.fromkeys(".".join(parts[: i + 1]) for i in range(len(parts)))
         return found
 
     def knows(self, name: str) -> bool:
         """Whether a name is that of a module or a value."""
-        return name in self.modules or name in self.values or any(name in _mentions(r) for r in self.rows.values())
+        return name in self.modules or name in self.values.outer or any(row.mentions(name) for row in self.view.rows)
 
     def find(self, text: str) -> tuple[str, ...]:
         """Ids of the rows whose operation, class, module or names contain a text.
@@ -183,10 +182,10 @@ class Sheet:
         where, colon, wanted = text.partition(":")
         if not colon or where not in _PLACES:
             where, wanted = "", text
-        for key, row in self.rows.items():
+        for row in self.view.walk():
             places = [_PLACES[where]] if where else _PLACES.values()
             if any(wanted.strip() in word.lower() for place in places for word in place(row)):
-                yield key
+                yield row.id
 
     def chosen(self, depth: int | None, collapse: Chosen, expand: Chosen) -> Folds:
         """Folds from what a user gives: a depth, names or a predicate, as for `draw`.
@@ -195,8 +194,8 @@ class Sheet:
             TraceError: A name is that of no operation, value or module.
         """
         folded, opened = predicate(self.view, collapse), predicate(self.view, expand)
-        closed = frozenset(key for key, row in self.rows.items() if collapse is not None and folded(row))
-        wanted = {key for key, row in self.rows.items() if expand is not None and opened(row)}
+        closed = frozenset(row.id for row in (() if collapse is None else self.view.walk()) if folded(row))
+        wanted = {row.id for row in (() if expand is None else self.view.walk()) if opened(row)}
         around = {row.id for key in wanted for row in self.above(key)}
         return Folds(depth, frozenset(wanted | around), closed - wanted - around)
 

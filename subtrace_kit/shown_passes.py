@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
-import gc
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from .backward import backward
+from .collecting import no_collection
 from .errors import TraceError
-from .groups import grouped
+from .groups import grouped, module_classes
 from .passes import lower, unroll
 from .proxies import TensorProxy
 from .sheet import Sheet
@@ -23,18 +22,6 @@ AS_WRITTEN = "as written"
 KEPT = 16
 LOWERED_UNASKED = 2000
 """Rows up to which a trace is lowered to say what becomes of an object."""
-
-
-@contextlib.contextmanager
-def no_collection() -> Iterator[None]:
-    """All that is made here is kept, and there is much of it: the garbage collector would search in vain."""
-    collects = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if collects:
-            gc.enable()
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,6 +55,12 @@ class Passes:
                 way_out="explore(subtrace_kit.trace(fn)(*args))",
             )
         error = str(given) if isinstance(given, TraceError) else trace.failure
+        for label, other in (more or {}).items():
+            if not isinstance(other, Trace):
+                raise TraceError(
+                    f"passes={{{label!r}: ...}} is a {type(other).__name__}, not a trace",
+                    way_out="give traces by the name that is shown: passes={'mine': t}",
+                )
         made = {label: _constant(other) for label, other in (more or {}).items()}
         return cls({**_makers(trace), **made}, error)
 
@@ -112,9 +105,8 @@ class Passes:
         """The rows of a pass, in groups."""
         if label not in self._sheets:
             trace = self.trace(label)
-            classes = {flag.path: type(flag.module).__name__ for flag in trace.flags if flag.path}
             with no_collection():
-                self._sheets[label] = Sheet(grouped(view(trace), classes), trace.seen)
+                self._sheets[label] = Sheet(grouped(view(trace), module_classes(trace)), trace.seen)
         return self._sheets[label]
 
     def fate(self, label: str, names: Collection[str]) -> str:

@@ -91,7 +91,7 @@ def _leaves(sheet: Sheet) -> dict[tuple[Key, int], Row]:
     """The rows that do the work, each by its operation, its results, and how often those came before."""
     seen: Counter[Key] = Counter()
     found: dict[tuple[Key, int], Row] = {}
-    for row in sheet.rows.values():
+    for row in sheet.view.walk():
         if row.children:
             continue
         key = row.symbol, tuple(value.name for value in row.outputs) or row.inputs

@@ -7,6 +7,7 @@ from typing import Any
 
 from .codegen import Line, Program, generate
 from .intercept import constructor_arguments
+from .options import expect_level
 from .proxies import Proxy, SubclassTensorProxy
 from .shown import shown
 from .statements import statement
@@ -29,7 +30,11 @@ def to_text(trace: Trace, *, levels: int | None = None, comments: bool = True, d
 
     Returns:
         Text that compiles as Python.
+
+    Raises:
+        TraceError: `levels` is no number of levels.
     """
+    expect_level(levels, "to_text", "levels")
     program = generate(trace if device else _without_devices(trace))
     printer = _Printer(program, levels, comments, device)
     head = [f"# {line}" for line in trace.provenance]

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from .errors import TraceError
 from .guards import Guard
 from .intercept import flatten_tree
 from .owners import Owner
@@ -247,6 +248,9 @@ class Trace:
 
         Returns:
             Text that compiles as Python.
+
+        Raises:
+            TraceError: `levels` is no number of levels.
         """
         from .text import to_text  # Text is a view: it reads traces.
 
@@ -255,7 +259,27 @@ class Trace:
     def __repr__(self) -> str:
         return self.to_text(levels=1)
 
+    def __copy__(self) -> Trace:
+        return self  # It never changes.
+
+    def __deepcopy__(self, memo: object) -> Trace:
+        raise _one_process("copied in depth", "use the trace itself: it never changes, and each run leaves it as it is")
+
+    def __reduce_ex__(self, protocol: object) -> tuple[object, ...]:
+        raise _one_process(
+            "pickled",
+            "save what it shows, str(t) or save_html(t, path); record the program again where you want to run it",
+        )
+
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
         from .draw import mime_bundle
 
         return mime_bundle(self)
+
+
+def _one_process(done: str, way_out: str) -> TraceError:
+    return TraceError(
+        f"a trace cannot be {done}",
+        cause="it looks tensors and values up in the program's own objects, those of this process, at each run",
+        way_out=way_out,
+    )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import enum
 import functools
-import gc
 import inspect
 import itertools
 from collections.abc import Callable, Iterator
@@ -16,6 +15,7 @@ import torch
 from . import __version__, ops
 from .attached import attribute_guards
 from .called import expect_program, with_program
+from .collecting import no_collection
 from .errors import TraceError
 from .facts import answer
 from .freeze import Freezer
@@ -75,7 +75,7 @@ def trace(
         *given: Nothing: the program's arguments belong into the second call.
         fake: Run on fake tensors: shapes only, no memory, and devices that are not there.
         values: Keep, for the explorer, what each tensor's values were: least, greatest, mean, how
-            many are not finite, a histogram, and small tensors in full.
+            many are NaN and infinite, a histogram, and small tensors in full.
         **named: Nothing, likewise.
 
     Returns:
@@ -124,17 +124,12 @@ def record(
         backward: Whether ops that autograd's backward sends go under the line of their forward.
         values: Whether to keep what the values of tensors were.
     """
-    collects = gc.isenabled()
-    gc.disable()  # all that a recording makes is kept: the collector would search in vain
-    try:
-        places = fn if places is None else places
+    places = fn if places is None else places
+    with no_collection():
         try:
             return recording(fn, args, kwargs, places, backward, values=values).run()
         except NeedsTwins as error:
             return recording(fn, *with_twins(args, kwargs, error), places, backward, twins=True, values=values).run()
-    finally:
-        if collects:
-            gc.enable()
 
 
 def recording(*args: Any, **options: Any) -> _Recording:

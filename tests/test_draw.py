@@ -246,6 +246,41 @@ def test_what_is_expanded_stays_so_when_a_large_trace_folds() -> None:
     assert draw(levels(100), expand="t7").shown.size == 102
 
 
+def layers(count: int) -> Trace:
+    """Blocks of two operations, each of which reads two parameters of its module."""
+    rows, before, captures = [], plain("x"), []
+    for i in range(count):
+        for name in ("up", "down"):
+            w, b, after = (plain(f"{name}{kind}{i}") for kind in ("w", "b", ""))
+            rows.append(call("torch.linear", (before, w, b), after, module=f"blocks.{i}.{name}"))
+            captures += [captured(w, f"blocks.{i}.{name}.weight"), captured(b, f"blocks.{i}.{name}.bias")]
+            before = after
+    return make(rows, inputs=(plain("x"),), output=before, captures=tuple(captures))
+
+
+def test_the_parameters_of_many_operations_are_drawn_together() -> None:
+    few, many = draw(layers(5)).source, draw(layers(7)).source
+    assert few.count("shape=cylinder") == 20
+    assert many.count("shape=cylinder") == 14
+    node = line(many, "caps_0")
+    assert "<b>2 captured tensors</b><br/>" in node
+    assert "blocks.0.up.bias: f32[4]" in node
+    assert re.search(r"\bcaps_0 -> op_0 \[", many)
+
+
+def test_a_model_of_many_layers_is_one_block() -> None:
+    for options in ({}, {"depth": 1}):
+        picture = draw(layers(120), **options)  # type: ignore[arg-type]
+        assert picture.shown.size == 1
+        assert "<b>blocks.# x 120</b>" in picture.source
+        assert "repeated blocks are folded" in picture.source
+        assert line(picture.source, "caps_0").count("blocks.0.up.weight") == 2
+        assert "and 478 more" in picture.source
+        assert "+240 inside" in picture.source
+    assert draw(layers(120), expand="blocks.7.up").shown.size == 240
+    assert draw(layers(120), start=0, stop=230).shown.size == 230
+
+
 def test_too_many_operations_are_refused_with_a_way_out() -> None:
     with pytest.raises(TraceError, match="5001 operations are too many") as caught:
         draw(chain(5001))

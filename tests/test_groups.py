@@ -2,7 +2,7 @@ from typing import Any
 
 from handmade import call, chain, example, make, plain
 
-from subtrace_kit.fold import fold
+from subtrace_kit.fold import fold, shut
 from subtrace_kit.groups import grouped
 from subtrace_kit.view import view
 
@@ -80,6 +80,7 @@ def test_ids_are_unique_and_no_operation_is_lost() -> None:
 def test_groups_fold_by_name() -> None:
     shown = grouped(view(blocks(2)), CLASSES)
     assert fold(shown, collapse="blocks.1").size == 3
+    assert shut(shown.rows[0]).folded == 4  # of operations: the groups inside do not count
 
 
 def test_a_long_program_that_repeats_nothing() -> None:

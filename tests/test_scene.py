@@ -83,6 +83,14 @@ def test_a_part_says_what_was_made_before_it() -> None:
     assert [value.name for value in shown.earlier] == ["mul_1"]
 
 
+def test_of_a_module_alone_only_its_own_results_are_shown() -> None:
+    state = start(blocks(2), depth=1)
+    first, last = (scene(state.only(f"blocks.{i}")).shown for i in (0, 1))
+    assert [value.name for value in (*first.earlier, *first.outputs)] == []
+    assert [value.name for value in last.earlier] == ["u0"]
+    assert [value.name for value in last.outputs] == ["u1"]
+
+
 def test_modules_are_boxes_and_repeated_blocks_one_node() -> None:
     state = start(blocks(5, last=[call("torch.sum", (plain("u4"),), plain("s"), module="head")]))
     drawn = scene(state)

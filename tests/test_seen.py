@@ -38,10 +38,19 @@ def test_a_summary_of_each_dtype(dtype: torch.dtype) -> None:
 def test_what_is_not_finite_is_counted_and_left_out() -> None:
     found = summarize(torch.tensor([math.nan, math.inf, 1.0]))
     assert found is not None
-    assert (found.nonfinite, found.low, found.high) == (2, 1.0, 1.0)
+    assert (found.nans, found.infs, found.nonfinite, found.low, found.high) == (1, 1, 2, 1.0, 1.0)
     nothing = summarize(torch.tensor([math.nan]))
     assert nothing is not None
-    assert (nothing.nonfinite, nothing.mean) == (1, None)
+    assert (nothing.nans, nothing.infs, nothing.mean) == (1, 0, None)
+
+
+def test_nan_and_inf_are_told_apart_in_large_tensors() -> None:
+    def lost(x: torch.Tensor) -> torch.Tensor:
+        return x.log()
+
+    x = torch.tensor([-1.0, 0.0, 0.0, *[1.0] * 17])
+    state = start(subtrace_kit.trace(lost, values=True)(x))
+    assert "<code>1 nan, 2 inf of 20</code>" in seen_table(state.sheet, state.row)  # type: ignore[arg-type]
 
 
 def test_other_kinds_of_tensors() -> None:

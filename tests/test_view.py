@@ -20,7 +20,9 @@ from handmade import (
     sin,
 )
 
+from subtrace_kit import bound_rows
 from subtrace_kit.errors import TraceError
+from subtrace_kit.explorer import start
 from subtrace_kit.flow import flow
 from subtrace_kit.fold import fold, outline, section
 from subtrace_kit.symbols import Kind
@@ -336,3 +338,30 @@ def test_a_long_chain_needs_no_recursion() -> None:
 def test_rows_name_all_results() -> None:
     row: Row = view(make([call("torch.split", (W, 2), (plain("a"), plain("b")))])).rows[0]
     assert (row.name, row.type) == ("a, b", "f32[4], f32[4]")
+
+
+# -------------------------------------------------------------------------------------- lazily
+def test_no_texts_are_made_before_they_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Any] = []
+    for name in ("_call", "type_text", "_repr"):
+        monkeypatch.setattr(bound_rows, name, lambda *what: made.append(what) or "text")
+    state = start(make([mul(), sin()] * 600, inputs=(X, W), output=SIN), depth=1).expand().step()
+    assert len(state.sheet.rows) == 6001
+    assert len(state.lines) == 1201
+    assert made == []
+    assert state.row is not None
+    assert state.row.call == "text"
+    assert len(made) == 1
+
+
+def test_rows_that_are_made_late_are_like_those_made_at_once() -> None:
+    for late in view(example()).walk():
+        whole = dataclasses.replace(late)
+        assert type(whole) is Row
+        assert late == whole
+        assert whole == late
+        assert hash(late) == hash(whole)
+        assert repr(late) == repr(whole)
+        assert late.count == whole.count
+        assert [type(dataclasses.replace(value)) for value in late.outputs] == [Value] * len(late.outputs)
+    assert view(example()) == view(example())
