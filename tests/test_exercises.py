@@ -197,7 +197,7 @@ def test_there_are_exercises_and_the_cell_is_the_folded_solution(path):
 
 
 def attempts(notebook, index, number, name):
-    """Cells to be checked that are no solution: the stub, and the wrong answers."""
+    """The solution made wrong, in each of the ways that stand for this exercise above."""
     right = solution(notebook, index)
     for old, new in WRONG[name[:2]][number]:
         assert old in right, f"{name}: {old!r} is not in the solution:\n{right}"
