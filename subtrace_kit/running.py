@@ -56,6 +56,8 @@ class Runner:
         if trace.guard.free:  # a backward: autograd runs it so, whatever the mode of its caller
             self.function = torch.no_grad()(self.function)
         self.quick = quick_guard(trace)
+        self.fits = self.quick or _unknown
+        """Like `check`, at once, and None where it cannot say yes."""
 
     def __call__(self, args: tuple, kwargs: dict) -> Any:
         """Check the arguments and run. Parameters that were recorded by position may be given by name."""
@@ -92,13 +94,6 @@ class Runner:
             captured = self.captured()
             check_captures(self.trace, captured)
             return captured
-
-    def fitting(self, args: tuple, kwargs: dict) -> dict[str, Any] | None:
-        """The captured values by name if all is of the recorded kind, else None."""
-        try:
-            return self.check(args, kwargs)
-        except TraceError:
-            return None
 
     def captured(self) -> dict[str, Any]:
         """The captured tensors as they are now."""
@@ -244,6 +239,10 @@ def _attribute_changed(path: str, attribute: Attribute, found: str) -> TraceErro
 
 def _changed(what: str, cause: str) -> TraceError:
     return TraceError(what, cause=f"{cause} after the recording", way_out="trace again")
+
+
+def _unknown(args: tuple, kwargs: dict) -> dict[str, Any] | None:
+    return None
 
 
 def runner(trace: Trace) -> Runner:
