@@ -11,9 +11,17 @@ from typing import Any
 import torch
 
 from .guards import same_value
-from .intercept import WithOpaque, any_autocast, global_context, memory_of, no_torch_function, tree_children
+from .intercept import (
+    WithOpaque,
+    any_autocast,
+    global_context,
+    memory_of,
+    no_torch_function,
+    tree_children,
+)
 from .owners import module_hooks
 from .proxies import SubclassTensorProxy, TensorProxy
+from .quick_tensors import TensorFacts
 from .roots import Place, is_simple
 from .trace import Capture, Trace, TrainingFlag
 
@@ -59,6 +67,7 @@ class _Writer:
         self.tensors: list[str] = []  # variables of arguments and what is inside them, in the order of the guard
         self.plain: list[str] = []
         self.leaves: list[str] = []
+        self.described: dict[str, TensorProxy] = {}  # variables of all tensors -> what they must be
         self.found: dict[str, str] = {}  # captured values: the name in the trace -> the variable
         self.count = 0
 
@@ -73,10 +82,12 @@ class _Writer:
                 self.value(leaf, argument.value)
             else:
                 self.tensor(leaf, argument.proxy)
-        if not self.trace.guard.free:
-            self.memory()
         for capture in self.trace.captures:
             self.capture(capture)
+        if self.described:
+            self.facts()
+        if not self.trace.guard.free:
+            self.memory()
         for tie in self.trace.ties:
             tied = ".".join((self.leaves[tie.argument], *tie.attributes))
             self.require(f"{self.place(tie.fetch)} is {tied}")
@@ -98,8 +109,7 @@ class _Writer:
         found = ", ".join(f"{name!r}: {variable}" for name, variable in self.found.items())
         body = "\n".join(f"    {line}" for line in [*self.lines, f"return {{{found}}}"])
         source = f"def fits(args, kwargs, {defaults}):\n{body}\n"
-        space = dict(self.space)
-        exec(compile(source, "<subtrace guard>", "exec"), space)
+        exec(compile(source, "<subtrace guard>", "exec"), space := dict(self.space))
         return _quietly(space["fits"])
 
     # ---------------------------------------------------------------------------------- writing
@@ -175,23 +185,37 @@ class _Writer:
             self.require(f"type({name}) is {self.named(proxy.cls)}")
         else:
             self.plain.append(name)
-            self.require(f"type({name}) is Tensor or type({name}) is Parameter")
-        self.facts(name, proxy)
+        self.described[name] = proxy
         if isinstance(proxy, SubclassTensorProxy):
             self.inner(name, proxy)
 
-    def facts(self, name: str, proxy: TensorProxy) -> None:
+    def facts(self) -> None:
+        """All tensors are what their proxies say: told by one call, once it has been told one by one."""
+        names = ", ".join(self.described)
+        asked = [self.conditions(name, proxy) for name, proxy in self.described.items()]
+        defaults = ", ".join(f"{name}={name}" for name in self.space)
+        source = f"def facts({names}, {defaults}):\n    return {' and '.join(asked)}\n"
+        exec(compile(source, "<subtrace guard>", "exec"), space := dict(self.space))
+        facts = TensorFacts(space["facts"], self.trace.guard.free)
+        alike = [f"{self.named(facts.checks)}[0]({names})"]
+        if not self.trace.context.grad:  # then torch's own check takes any flag
+            alike += [f"{name}.requires_grad is {proxy.requires_grad}" for name, proxy in self.described.items()]
+        self.require(f"{' and '.join(alike)} or {self.named(facts)}({names})")
+
+    def conditions(self, name: str, proxy: TensorProxy) -> str:
+        """What is asked of one tensor."""
+        found = (
+            [] if isinstance(proxy, SubclassTensorProxy) else [f"(type({name}) is Tensor or type({name}) is Parameter)"]
+        )
         shape, stride = self.named(torch.Size(proxy.shape)), self.named(tuple(proxy.stride))
-        conditions = [f"{name}.shape == {shape}", f"{name}.stride() == {stride}"]
-        conditions.append(f"{name}.dtype is {self.named(proxy.dtype)}")
+        found += [f"{name}.shape == {shape}", f"{name}.stride() == {stride}"]
+        found.append(f"{name}.dtype is {self.named(proxy.dtype)}")
         if not self.trace.guard.free:
-            conditions.append(f"{'' if proxy.requires_grad else 'not '}{name}.requires_grad")
-        cpu = proxy.device.type == "cpu"
-        conditions.append(f"{name}.is_cpu" if cpu else f"{name}.device == {self.named(proxy.device)}")
+            found.append(f"{'' if proxy.requires_grad else 'not '}{name}.requires_grad")
+        found.append(f"{name}.is_cpu" if proxy.device.type == "cpu" else f"{name}.device == {self.named(proxy.device)}")
         if proxy.dtype.is_complex:
-            conditions.append(f"{name}.is_conj() is {proxy.lazy[0]}")
-        conditions.append(f"{name}.is_neg() is {proxy.lazy[1]}")
-        self.require(" and ".join(conditions))
+            found.append(f"{name}.is_conj() is {proxy.lazy[0]}")
+        return " and ".join([*found, f"{name}.is_neg() is {proxy.lazy[1]}"])
 
     def inner(self, name: str, proxy: SubclassTensorProxy) -> None:
         if isinstance(proxy.metadata, WithOpaque):

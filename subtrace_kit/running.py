@@ -15,8 +15,9 @@ import torch
 from .codegen import generate
 from .errors import TraceError
 from .guards import difference, same_value
-from .intercept import no_torch_function
+from .intercept import as_handler, no_torch_function
 from .owners import MISSING, module_hooks
+from .quick_calls import with_constants
 from .quick_guard import quick_guard
 from .shown import instead, message
 from .tensor_facts import gradient_kind
@@ -50,8 +51,10 @@ class Runner:
         self.lines = program.lines
         linecache.cache[self.file] = (len(source), None, source.splitlines(True), self.file)
         weakref.finalize(self, linecache.cache.pop, self.file, None)
-        space: dict[str, Any] = dict(program.literals.objects)
-        exec(compile(source, self.file, "exec"), space)
+        code, constants = with_constants(source, self.file, trace.name)
+        space: dict[str, Any] = {**program.literals.objects, **constants}
+        exec(code, space)
+        space.update({"as_handler": as_handler} if "as_handler" in space else {})  # the same, and quicker
         self.function: Callable[..., Any] = space[trace.name]
         if trace.guard.free:  # a backward: autograd runs it so, whatever the mode of its caller
             self.function = torch.no_grad()(self.function)
