@@ -7,7 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from .cudagraphs import compile_with_cudagraphs
 from .errors import TraceError
+from .inductor import compile_with_inductor
 
 __all__ = ["Backend", "find_backend", "register_backend"]
 
@@ -37,7 +39,11 @@ class Backend:
         return {key: value for key, value in options.items() if key not in names}
 
 
-_backends = {"eager": Backend("eager")}
+_backends = {
+    "eager": Backend("eager"),
+    "inductor": Backend("inductor", compile_with_inductor),
+    "cudagraphs": Backend("cudagraphs", compile_with_cudagraphs),
+}
 _own = frozenset(_backends)
 
 
@@ -62,9 +68,9 @@ def register_backend(name: str, compile: Compile) -> None:
         >>> import torch, subtrace_kit
         >>> def compile_part(part):
         ...     print(f"{len(part.bound_symbols)} ops")
-        ...     return torch.fx.Interpreter(subtrace_kit.to_fx(part)).run
-        >>> subtrace_kit.register_backend("interpreter", compile_part)
-        >>> f = subtrace_kit.jit(lambda x: x.sin() + 1, backend="interpreter")
+        ...     return subtrace_kit.to_fx(part)
+        >>> subtrace_kit.register_backend("counted", compile_part)
+        >>> f = subtrace_kit.jit(lambda x: x.sin() + 1, backend="counted")
         >>> f(torch.zeros(2))
         2 ops
         tensor([1., 1.])

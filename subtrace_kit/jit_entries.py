@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from .compiled_parts import Notes
 from .errors import TraceError
 from .jit_report import EntryReport
 from .proxies import TensorProxy
@@ -25,10 +26,10 @@ class Entry:
         trace: The lowered trace.
         program: What runs: the same trace, or one with parts that a backend has compiled.
         refused: Why each older entry did not fit when this one was made.
-        notes: What the backend has to say.
+        notes: What the backend made of it.
     """
 
-    def __init__(self, trace: Trace, program: Trace, refused: Mapping[Entry, TraceError], notes: tuple[Any, ...]):
+    def __init__(self, trace: Trace, program: Trace, refused: Mapping[Entry, TraceError], notes: Notes | None):
         self.trace, self.program, self.notes = trace, program, notes
         self.differences = _by_subject(error.what for error in refused.values())
         self._starts = itertools.count()  # counts in one step, which no other thread can come between
@@ -54,7 +55,7 @@ class Entry:
         guard = self.trace.guard
         arguments = [f"{a.path}: {_kind(a.proxy, a.value)}" for a in guard.arguments]
         kind = ", ".join([*arguments, *_context_text(guard.context)]) or "no arguments"
-        return EntryReport(kind, self.runs, self.differences, tuple(map(str, self.notes)))
+        return EntryReport(kind, self.runs, self.differences, () if self.notes is None else self.notes.lines())
 
 
 def _by_subject(differences: Iterable[str]) -> tuple[str, ...]:
