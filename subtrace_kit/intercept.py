@@ -27,6 +27,7 @@ import torch
 from torch._C._dynamo.guards import TensorGuards
 from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.autograd import forward_ad
 from torch.overrides import TorchFunctionMode, resolve_name
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import (
@@ -471,6 +472,34 @@ def current_node_number() -> int | None:
 def hooks_of_saved_tensors() -> Any:
     """The pair of hooks that autograd calls on what it saves and takes out again, or None."""
     return torch._C._autograd._top_saved_tensors_default_hooks(True)
+
+
+def direct_call(op: OpOverload) -> Callable[..., Any]:
+    """What an overload calls when it is called: the same, without a Python function between."""
+    return op._op if type(op) is OpOverload and callable(getattr(op, "_op", None)) else op
+
+
+def _above_handlers() -> Any:
+    python = torch._C.DispatchKey.Python
+    above = torch._C._dispatch_keyset_full() - torch._C._dispatch_keyset_full_after(python)
+    return above.remove(python)
+
+
+as_handler = functools.partial(torch._C._ExcludeDispatchKeyGuard, _above_handlers())
+"""The helper of that name in generated code, which works out the keys at each call."""
+
+
+def is_watched_otherwise() -> bool:
+    """Whether someone else wants to see each op, or to run it in another way, on tensors that look plain.
+
+    These are dispatch modes, the transforms of functorch, forward-mode derivatives, deterministic algorithms.
+    """
+    return (
+        torch._C._len_torch_dispatch_stack() > 0
+        or torch._C._functorch.peek_interpreter_stack() is not None
+        or forward_ad._current_level >= 0
+        or torch.are_deterministic_algorithms_enabled()
+    )
 
 
 def in_functorch() -> bool:

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import copy
 import functools
+import pickle
+import sys
+import threading
 from collections.abc import Callable
 from typing import Any
 
 import torch
 
-from .called import expect_program
+from .backends import Backend, find_backend
+from .called import expect_program, name_of
+from .compiled_parts import with_compiled_parts
 from .errors import TraceError
 from .intercept import current_listener
+from .jit_entries import Entry
+from .jit_report import CacheInfo, JitReport
 from .passes import lower
-from .repeatable import Repeatable, random_state, repeatable
-from .running import is_changed_data, runner
+from .repeatable import random_state
+from .running import is_changed_data
+from .too_many_kinds import too_many_kinds
 from .trace import Trace
 from .tracing import trace
 
@@ -22,41 +31,58 @@ __all__ = ["jit"]
 LIMIT = 64
 """Kinds of input after which a program is taken to have too many."""
 
+_TOLD = 3  # how many of the latest kinds a refusal names
 
-def jit(fn: Callable[..., Any], *given: Any, backend: str = "eager", **named: Any) -> Callable[..., Any]:
+
+def jit(
+    fn: Callable[..., Any], *given: Any, backend: str = "eager", limit: int = LIMIT, **options: Any
+) -> Callable[..., Any]:
     """Run a program through lowered traces, one for each kind of input.
 
     Args:
         fn: A function or an nn.Module.
         *given: Nothing: the program's arguments belong into the second call.
-        backend: "eager" runs the lowered ops one by one.
-        **named: Nothing, likewise.
+        backend: What runs the lowered ops: "eager" one by one, "inductor" compiled by torch's compiler,
+            "cudagraphs" replayed on a CUDA device, or a name that was given to `register_backend`.
+        limit: How many kinds of input it takes.
+        **options: Options of the backend.
 
     Returns:
-        A function that is called like `fn`. Its attribute `traces` lists the lowered traces. Of a module it
-        has the attributes too (`parameters()`, `eval()`), but it is none: put the module into other modules.
-        Inside a program that is recorded it is `fn` itself.
+        A function that is called like `fn`, by any number of threads, and pickled like it. `cache_info()` counts,
+        `explain()` says which kinds of input it has met and what made each new, `traces` lists the lowered
+        traces. Of a module it has the attributes too (`parameters()`, `eval()`), but it is none: put the module
+        into other modules. Inside a program that is recorded it is `fn` itself.
 
     Raises:
-        TraceError: The program cannot be traced or lowered, or meets too many kinds of input.
+        TraceError: The program cannot be traced or lowered, or meets too many kinds of input; there is no such
+            backend, or it cannot work on this machine.
 
     Example:
         >>> import torch, subtrace_kit
         >>> f = subtrace_kit.jit(lambda x: x * 2)
-        >>> f(torch.ones(2)), f(torch.ones(3)), len(f.traces)
+        >>> f(torch.ones(2)), f(torch.ones(3)), f.cache_info().misses
         (tensor([2., 2.]), tensor([2., 2., 2.]), 2)
+        >>> f.explain()
+        jit(fn), backend eager: 2 of 64 kinds of input, hits 0, misses 2
+          1. ran 1 time
+             x: f32[2]
+             new because: the first call
+          2. ran 1 time
+             x: f32[3]
+             new because: argument x: shape (3,) instead of (2,) (f32[2])
     """
-    expect_program(fn, "jit", given, named)
-    if backend != "eager":
-        raise TraceError(f"jit has no backend {backend!r}", cause="only lowered ops are run", way_out='backend="eager"')
-    return _Jitted(fn)
+    found = find_backend(backend)
+    expect_program(fn, "jit", given, found.unknown(options))
+    return _Jitted(fn, found, limit, options)
 
 
 class _Jitted:
-    def __init__(self, fn: Callable[..., Any]) -> None:
+    def __init__(self, fn: Callable[..., Any], backend: Backend, limit: int, options: dict[str, Any]) -> None:
         self.fn = fn
-        self.traces: list[Trace] = []
-        self.again: dict[int, Repeatable] = {}  # by the id of the trace
+        self._backend, self._limit, self._options = backend, limit, options
+        self._entries: tuple[Entry, ...] = ()  # the latest first; replaced as a whole, so that no reader waits
+        self._lock = threading.RLock()
+        self._misses = 0
         functools.update_wrapper(self, fn, updated=())
 
     def __getattr__(self, name: str) -> Any:
@@ -68,24 +94,150 @@ class _Jitted:
         """Run on arguments of any kind."""
         if current_listener() is not None:
             return self.fn(*args, **kwargs)  # the outer recording takes it in
-        for known in self.traces:
-            if (captured := runner(known).fitting(args, kwargs)) is None:
-                continue
-            again = self.again[id(known)]
-            give_back = random_state() if again.allowed and again.draws else None
+        for entry in self._entries:
+            if (captured := entry.fits(args, kwargs)) is not None:
+                give_back = random_state() if entry.draws else None
+                entry.start()
+                try:
+                    return entry.run(args, kwargs, captured)
+                except TraceError as error:
+                    return self._other(args, kwargs, self._retried(entry, error, give_back))
+        return self._other(args, kwargs, {})
+
+    def _other(self, args: tuple, kwargs: dict, refused: dict[Entry, TraceError]) -> Any:
+        """Run where no quick check has said yes, or where its entry was refused for its data."""
+        while (found := self._fitting(args, kwargs, refused)) is not None:
+            entry, captured = found
+            give_back = random_state() if entry.draws else None
             try:
-                return runner(known).run(args, kwargs, captured)
+                return entry.answer(args, kwargs, captured)
             except TraceError as error:
-                if not (is_changed_data(error) and again.allowed):
-                    raise
-                if give_back is not None:
-                    give_back()
-        if len(self.traces) >= LIMIT:
+                refused |= self._retried(entry, error, give_back)
+        made = self._made(args, kwargs, refused)
+        if made is None:
+            return self._other(args, kwargs, refused)
+        return made.answer(args, kwargs, made.check(args, kwargs))
+
+    def _fitting(
+        self, args: tuple, kwargs: dict, refused: dict[Entry, TraceError]
+    ) -> tuple[Entry, dict[str, Any]] | None:
+        """An entry for these arguments, with captured values; the others go among those that refused them."""
+        for entry in self._entries:
+            if entry not in refused:
+                try:
+                    return entry, entry.check(args, kwargs)
+                except TraceError as error:
+                    refused[entry] = error
+        return None
+
+    def _made(self, args: tuple, kwargs: dict, refused: dict[Entry, TraceError]) -> Entry | None:
+        """A new entry; None where another thread has made one that fits meanwhile."""
+        with self._lock:
+            if self._fitting(args, kwargs, refused) is not None:
+                return None
+            self._misses += 1
+            newest_first = {known: refused[known] for known in self._entries}
+            if len(self._entries) >= self._limit:
+                raise self._full(newest_first, args, kwargs)
+            lowered = lower(trace(self.fn)(*args, **kwargs))
+            program, notes = with_compiled_parts(lowered, self._backend, self._options)
+            entry = Entry(lowered, program, newest_first, notes)
+            self._entries = (entry, *self._entries)
+            return entry
+
+    def _retried(
+        self, entry: Entry, error: TraceError, give_back: Callable[[], None] | None
+    ) -> dict[Entry, TraceError]:
+        """The entry among those that refused a call, where only its data were to blame; else the error is raised."""
+        if not (is_changed_data(error) and entry.repeatable):
+            raise error
+        if give_back is not None:
+            give_back()
+        with self._lock:
+            entry.broken_off += 1
+        return {entry: error}
+
+    def _full(self, refused: dict[Entry, TraceError], args: tuple, kwargs: dict) -> TraceError:
+        latest = self._entries[:_TOLD]
+        differences = [next((error.what for error in refused.values()), "")]
+        differences += [entry.differences[0] for entry in latest[: _TOLD - 1] if entry.differences]
+        guards = [entry.trace.guard for entry in latest]
+        return too_many_kinds(self._name, self._limit, guards, tuple(dict.fromkeys(differences)), args, kwargs)
+
+    # ------------------------------------------------------------------------------------ what users ask
+
+    @property
+    def _name(self) -> str:
+        return name_of(self.fn) if not isinstance(self.fn, torch.nn.Module) else type(self.fn).__name__
+
+    @property
+    def traces(self) -> list[Trace]:
+        """The lowered traces, the latest first."""
+        return [entry.trace for entry in self._entries]
+
+    def cache_info(self) -> CacheInfo:
+        """How often a trace was there for a call.
+
+        Returns:
+            A CacheInfo: hits, misses, entries, limit, backend.
+        """
+        with self._lock:
+            runs = sum(entry.runs for entry in self._entries)
+            hits = max(0, runs - len(self._entries))  # the first run of each is the miss that made it
+            return CacheInfo(hits, self._misses, len(self._entries), self._limit, self._backend.name)
+
+    def explain(self) -> JitReport:
+        """Which kinds of input there were, how often each ran, and what made each new.
+
+        Returns:
+            A report that prints, and shows itself in a notebook.
+        """
+        entries = tuple(entry.report() for entry in self._entries[::-1])
+        return JitReport(self._name, self.cache_info(), entries)
+
+    # ------------------------------------------------------------------------------------------- copies
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        rest = (self._backend.name, self._limit, self._options)
+        module, name = getattr(self.fn, "__module__", None), getattr(self.fn, "__qualname__", "")
+        if _found(module, name) is self:  # a decorator: by its name a pickle would find the jitted function
+            return _decorated_again, (module, name, *rest)
+        if not isinstance(self.fn, torch.nn.Module):
+            self._expect_picklable()
+        return _jitted_again, (self.fn, *rest)
+
+    def _expect_picklable(self) -> None:
+        try:
+            pickle.dumps(self.fn)
+        except Exception as error:
             raise TraceError(
-                f"{LIMIT} kinds of input so far",
-                cause="an argument, or a number from data, that is another Python number or shape at each call",
-                way_out="pass such numbers as tensors",
-            )
-        self.traces.insert(0, lower(trace(self.fn)(*args, **kwargs)))
-        self.again[id(self.traces[0])] = repeatable(self.traces[0])
-        return self.traces[0](*args, **kwargs)
+                f"jit({self._name}) cannot be pickled, because {self._name} cannot: {error}",
+                cause="a lambda, or a function that is defined inside another one",
+                way_out="define it at the top level of a module",
+            ) from error
+
+    def __copy__(self) -> _Jitted:
+        return _Jitted(self.fn, self._backend, self._limit, self._options)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> _Jitted:
+        return _Jitted(copy.deepcopy(self.fn, memo), self._backend, self._limit, copy.deepcopy(self._options, memo))
+
+
+def _found(module: str | None, name: str) -> Any:
+    """What is there by a name."""
+    found: Any = sys.modules.get(module or "")
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    return found
+
+
+def _jitted_again(fn: Any, backend: str, limit: int, options: dict[str, Any]) -> _Jitted:
+    """What a pickle of a jitted function calls."""
+    return _Jitted(fn, find_backend(backend), limit, options)
+
+
+def _decorated_again(module: str, name: str, backend: str, limit: int, options: dict[str, Any]) -> _Jitted:
+    """What the pickle of a function calls that is jitted where it is defined."""
+    __import__(module)
+    found = _found(module, name)
+    return _jitted_again(found.fn if isinstance(found, _Jitted) else found, backend, limit, options)

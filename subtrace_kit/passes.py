@@ -23,7 +23,7 @@ from .returned_views import returned_views
 from .symbols import BoundSymbol, Context, Kind, proxies_in
 from .trace import Trace
 
-__all__ = ["drop_dead_code", "flatten_inputs", "has_effect", "lower", "unroll"]
+__all__ = ["drop_dead_code", "flatten_inputs", "has_effect", "lower", "unroll", "uses"]
 
 SWITCHES = frozenset({"torch.Tensor.requires_grad_", "torch.Tensor.requires_grad.__set__"})
 AUTOGRAD = frozenset({"backward", "grad", "register_hook", "register_post_accumulate_grad_hook", "retain_grad"})
@@ -291,7 +291,7 @@ def _with_reads(body: list[BoundSymbol], inputs: list[Proxy], output: list[Proxy
     """The body with attribute reads for the inner tensors that it uses but does not compute."""
     given = {p.name for p in inputs}
     computed = given | {p.name for b in body if b.symbol is not ops.GETATTR for p in b.results}
-    wanted = {p.name for b in body for p in _uses(b)} | {p.name for p in output}
+    wanted = {p.name for b in body for p in uses(b)} | {p.name for p in output}
     wanted -= computed
     found: list[BoundSymbol] = []
     for proxy in inputs:
@@ -309,7 +309,7 @@ def _with_reads(body: list[BoundSymbol], inputs: list[Proxy], output: list[Proxy
     return found
 
 
-def _uses(bound: BoundSymbol) -> Iterable[Proxy]:
+def uses(bound: BoundSymbol) -> Iterable[Proxy]:
     """What an operation needs: its arguments, and what the steps of a replayed one find outside."""
     yield from bound.arguments
     if bound.replayed:
@@ -375,7 +375,7 @@ def _needed(body: list[BoundSymbol], output: list[Proxy], outside: set[str]) -> 
     for bound in reversed(body):
         if _is_needed(bound, needed, outside):
             kept.append(bound)
-            needed.update(p.name for p in _uses(bound))
+            needed.update(p.name for p in uses(bound))
     return kept[::-1]
 
 

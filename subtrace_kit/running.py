@@ -15,8 +15,9 @@ import torch
 from .codegen import generate
 from .errors import TraceError
 from .guards import difference, same_value
-from .intercept import no_torch_function
+from .intercept import as_handler, no_torch_function
 from .owners import MISSING, module_hooks
+from .quick_calls import with_constants
 from .quick_guard import quick_guard
 from .shown import instead, message
 from .tensor_facts import gradient_kind
@@ -50,12 +51,16 @@ class Runner:
         self.lines = program.lines
         linecache.cache[self.file] = (len(source), None, source.splitlines(True), self.file)
         weakref.finalize(self, linecache.cache.pop, self.file, None)
-        space: dict[str, Any] = dict(program.literals.objects)
-        exec(compile(source, self.file, "exec"), space)
+        code, constants = with_constants(source, self.file, trace.name)
+        space: dict[str, Any] = {**program.literals.objects, **constants}
+        exec(code, space)
+        space.update({"as_handler": as_handler} if "as_handler" in space else {})  # the same, and quicker
         self.function: Callable[..., Any] = space[trace.name]
         if trace.guard.free:  # a backward: autograd runs it so, whatever the mode of its caller
             self.function = torch.no_grad()(self.function)
         self.quick = quick_guard(trace)
+        self.fits = self.quick or _unknown
+        """Like `check`, at once, and None where it cannot say yes."""
 
     def __call__(self, args: tuple, kwargs: dict) -> Any:
         """Check the arguments and run. Parameters that were recorded by position may be given by name."""
@@ -92,13 +97,6 @@ class Runner:
             captured = self.captured()
             check_captures(self.trace, captured)
             return captured
-
-    def fitting(self, args: tuple, kwargs: dict) -> dict[str, Any] | None:
-        """The captured values by name if all is of the recorded kind, else None."""
-        try:
-            return self.check(args, kwargs)
-        except TraceError:
-            return None
 
     def captured(self) -> dict[str, Any]:
         """The captured tensors as they are now."""
@@ -244,6 +242,10 @@ def _attribute_changed(path: str, attribute: Attribute, found: str) -> TraceErro
 
 def _changed(what: str, cause: str) -> TraceError:
     return TraceError(what, cause=f"{cause} after the recording", way_out="trace again")
+
+
+def _unknown(args: tuple, kwargs: dict) -> dict[str, Any] | None:
+    return None
 
 
 def runner(trace: Trace) -> Runner:

@@ -12,7 +12,7 @@ import torch
 from .intercept import unwatched
 from .symbols import dtype_text
 
-__all__ = ["beside", "instead", "key_text", "message", "shown"]
+__all__ = ["beside", "holds_tensor", "instead", "key_text", "message", "shown"]
 
 _LONGEST, _DEPTH, _ITEMS = 300, 4, 20
 
@@ -51,7 +51,7 @@ def key_text(key: Any) -> str:
 
 def message(error: BaseException) -> str:
     """What an error says. An error may have been given a tensor for its text."""
-    if _holds_tensor(error.args, 0):
+    if holds_tensor(error.args, 0):
         return ", ".join(map(shown, error.args))
     return _safely(lambda: str(error), error)
 
@@ -72,7 +72,7 @@ def _text(value: Any, depth: int) -> str:
         return _container(value, depth + 1)
     if isinstance(value, types.MethodType):
         return f"<method {value.__qualname__}>"
-    if _holds_tensor(value, 0):
+    if holds_tensor(value, 0):
         return f"<{type(value).__name__} that holds tensors>"
     return repr(value)
 
@@ -100,13 +100,13 @@ def _container(value: Any, depth: int) -> str:
     return f"{before}{', '.join([*parts, *more]).rstrip(' ')}{after}"
 
 
-def _holds_tensor(value: Any, depth: int) -> bool:
+def holds_tensor(value: Any, depth: int = 0) -> bool:
     """Whether an object holds a tensor that its repr may show."""
     if isinstance(value, torch.Tensor):
         return True
     if depth > _DEPTH or isinstance(value, (type, types.ModuleType, types.FunctionType)):
         return False
-    return any(_holds_tensor(part, depth + 1) for part in _parts(value))
+    return any(holds_tensor(part, depth + 1) for part in _parts(value))
 
 
 def _parts(value: Any) -> Iterator[Any]:

@@ -32,18 +32,18 @@ def pictures(tree: Any) -> list[Any]:
     return [picture(leaf) for leaf in pytree.tree_leaves(tree)]
 
 
-def assert_same(found: Any, wanted: Any) -> None:
-    """Two pictures are alike, tensors bit for bit."""
+def assert_same(found: Any, wanted: Any, tolerance: float = 0) -> None:
+    """Two pictures are alike, tensors bit for bit, or within a tolerance."""
     if isinstance(wanted, torch.Tensor):
-        torch.testing.assert_close(found, wanted, rtol=0, atol=0, equal_nan=True)
+        torch.testing.assert_close(found, wanted, rtol=tolerance, atol=tolerance, equal_nan=True)
     elif isinstance(wanted, dict):
         assert found.keys() == wanted.keys()
         for key in wanted:
-            assert_same(found[key], wanted[key])
+            assert_same(found[key], wanted[key], tolerance)
     elif isinstance(wanted, list):
         assert len(found) == len(wanted)
         for one, other in zip(found, wanted, strict=True):
-            assert_same(one, other)
+            assert_same(one, other, tolerance)
     else:
         assert found == wanted
 

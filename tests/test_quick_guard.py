@@ -160,3 +160,18 @@ def test_a_class_is_not_asked_through_its_function_handler():
     trace(*args)
     Runner(trace).check_slowly(args, {})
     assert seen == []
+
+
+@pytest.mark.parametrize("mode", [torch.enable_grad, torch.no_grad, torch.inference_mode])
+def test_the_check_by_one_call_says_what_the_checks_one_by_one_say(mode):
+    frozen, wants = (torch.nn.Parameter(one(2), requires_grad=flag) for flag in (False, True))
+    kinds = [one(2), one(2).requires_grad_(), frozen, wants, one(3), one(4)[::2], one(2).double(), two(2)]
+    kinds += [torch._neg_view(one(2)), one(2).to(torch.complex64), one(2).to(torch.complex64).conj()]
+    with mode():
+        for recorded in kinds:
+            fits = quick_guard(subtrace_kit.trace(lambda x: (x,))(recorded))
+            wanted = [fits((given,), {}) for given in kinds]
+            for _ in range(5):
+                fits((recorded,), {})
+            assert [fits((given,), {}) for given in kinds] == wanted
+            assert fits((recorded,), {}) is not None

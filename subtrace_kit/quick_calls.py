@@ -1,0 +1,87 @@
+"""The generated function with its constants looked up once: overloads, and sizes."""
+
+from __future__ import annotations
+
+import ast
+from typing import Any
+
+import torch
+
+from .intercept import direct_call
+
+__all__ = ["with_constants"]
+
+
+def with_constants(source: str, file: str, name: str) -> tuple[Any, dict[str, Any]]:
+    """Compile generated source; its text and its lines stay what they are.
+
+    Args:
+        source: A module with one function of a trace.
+        file: The name of its file, for tracebacks.
+        name: The function's name.
+
+    Returns:
+        The code, and the constants that it finds among its globals.
+
+    Example:
+        >>> source = "import torch\\naten = torch.ops.aten\\ndef f(x):\\n    return aten.neg.default(x)"
+        >>> code, constants = with_constants(source, "f.py", "f")
+        >>> list(constants)
+        ['constant 0']
+    """
+    tree = ast.parse(source, file)
+    writer = _Constants()
+    for part in tree.body:
+        if isinstance(part, ast.FunctionDef) and part.name == name:
+            writer.visit(part)
+    return compile(tree, file, "exec"), writer.found
+
+
+class _Constants(ast.NodeTransformer):
+    """Puts a name that no text has in place of each constant."""
+
+    def __init__(self) -> None:
+        self.found: dict[str, Any] = {}
+        self.names: dict[str, str] = {}  # the text of a constant -> its name
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        """A call of an overload, or of torch.Size on numbers."""
+        self.generic_visit(node)
+        path = _path(node.func)
+        if path[:2] == ["torch", "Size"] and not node.keywords and (sizes := _numbers(node.args)) is not None:
+            return self.named(f"torch.Size({sizes})", lambda: torch.Size(sizes), node)
+        chain = path[2:] if path[:2] == ["torch", "ops"] else path
+        if len(chain) == 3 and (chain[0] == "aten" or len(path) == 5) and (op := _overload(chain)) is not None:
+            node.func = self.named(".".join(chain), lambda: direct_call(op), node.func)
+        return node
+
+    def named(self, text: str, value: Any, node: ast.expr) -> ast.Name:
+        """The name of a constant, where some node stood."""
+        if text not in self.names:
+            self.names[text] = f"constant {len(self.names)}"
+            self.found[self.names[text]] = value()
+        return ast.copy_location(ast.Name(self.names[text], ast.Load()), node)
+
+
+def _path(node: ast.expr) -> list[str]:
+    """The names of `a.b.c`; none for anything else."""
+    names: list[str] = []
+    while isinstance(node, ast.Attribute):
+        names.append(node.attr)
+        node = node.value
+    return [node.id, *reversed(names)] if isinstance(node, ast.Name) else []
+
+
+def _overload(chain: list[str]) -> Any:
+    found: Any = torch.ops
+    for name in chain:
+        found = getattr(found, name, None)
+    return found if isinstance(found, torch._ops.OpOverload) else None
+
+
+def _numbers(arguments: list[ast.expr]) -> list[int] | None:
+    """The numbers of `[2, 3]`; None where there is anything else."""
+    if len(arguments) != 1 or not isinstance(arguments[0], ast.List):
+        return None
+    values = [item.value for item in arguments[0].elts if isinstance(item, ast.Constant)]
+    return values if len(values) == len(arguments[0].elts) else None  # type: ignore[return-value]
