@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 import types
 from collections.abc import Callable
@@ -19,7 +20,6 @@ __all__ = [
     "is_array",
     "is_function",
     "is_numpy_random",
-    "itself",
     "keys_of",
     "members_of",
     "module_entries",
@@ -85,11 +85,6 @@ def overriding(cls: Any) -> tuple[str, ...]:
     return tuple([name for name in kept if name in names])
 
 
-def itself(value: Any) -> Any:
-    """The value itself: with functools.partial, a place that cannot move."""
-    return value
-
-
 def hiding(names: frozenset[str], value: Any) -> tuple[str, ...]:
     """Which of these names an object keeps itself."""
     return tuple([name for name in getattr(value, "__dict__", ()) if name in names])
@@ -110,4 +105,4 @@ def answer(ask: Callable[[Any], Any], place: Place) -> Any:
 
 def class_place(cls: type, name: str) -> Place:
     """The place of what a class keeps itself, as it is kept."""
-    return Place(f"{cls.__name__}.{name}", lambda: vars(cls), (("entry", name),))
+    return Place(f"{cls.__name__}.{name}", functools.partial(vars, cls), (("entry", name),))

@@ -474,6 +474,45 @@ def hooks_of_saved_tensors() -> Any:
     return torch._C._autograd._top_saved_tensors_default_hooks(True)
 
 
+class _Sent(Exception):
+    """Ends a call at the first op that it sends."""
+
+
+class _FirstOp(TorchDispatchMode):
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.sent = (func, args, kwargs or {})
+        raise _Sent
+
+
+def sent_alone(function: Callable[..., Any], op: OpOverload, args: tuple, kwargs: dict) -> bool:
+    """Whether a function of torch hands its arguments to an op as they are.
+
+    Args:
+        function: A function or method that is not written in Python.
+        op: The op.
+        args: Positional arguments of both; tensors among them need no data.
+        kwargs: Keyword arguments of both.
+    """
+    mode = _FirstOp()
+    try:
+        with torch._C.DisableTorchFunction(), torch.no_grad(), mode:
+            function(*args, **kwargs)
+    except _Sent:
+        func, *given = mode.sent
+        return func is op and _very_same(given, [args, kwargs])
+    except Exception:  # it does not take such arguments
+        return False
+    return False
+
+
+def _very_same(found: Any, wanted: Any) -> bool:
+    (found, spec), (wanted, other) = pytree.tree_flatten(found), pytree.tree_flatten(wanted)
+    if spec != other:
+        return False
+    pairs = zip(found, wanted, strict=True)
+    return all(a is b or (not isinstance(a, torch.Tensor) and type(a) is type(b) and a == b) for a, b in pairs)
+
+
 def direct_call(op: OpOverload) -> Callable[..., Any]:
     """What an overload calls when it is called: the same, without a Python function between."""
     return op._op if type(op) is OpOverload and callable(getattr(op, "_op", None)) else op

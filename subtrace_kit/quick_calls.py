@@ -1,8 +1,10 @@
-"""The generated function with its constants looked up once: overloads, and sizes."""
+"""The generated function with its constants looked up once: overloads, sizes, and classes of torch."""
 
 from __future__ import annotations
 
 import ast
+import types
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -11,14 +13,19 @@ from .intercept import direct_call
 
 __all__ = ["with_constants"]
 
+NO_CALLS: Mapping[int, Callable[..., Any]] = types.MappingProxyType({})
 
-def with_constants(source: str, file: str, name: str) -> tuple[Any, dict[str, Any]]:
+
+def with_constants(
+    source: str, file: str, name: str, calls: Mapping[int, Callable[..., Any]] = NO_CALLS
+) -> tuple[Any, dict[str, Any]]:
     """Compile generated source; its text and its lines stay what they are.
 
     Args:
         source: A module with one function of a trace.
         file: The name of its file, for tracebacks.
         name: The function's name.
+        calls: What is called in place of the overload in a line.
 
     Returns:
         The code, and the constants that it finds among its globals.
@@ -30,7 +37,7 @@ def with_constants(source: str, file: str, name: str) -> tuple[Any, dict[str, An
         ['constant 0']
     """
     tree = ast.parse(source, file)
-    writer = _Constants()
+    writer = _Constants(calls)
     for part in tree.body:
         if isinstance(part, ast.FunctionDef) and part.name == name:
             writer.visit(part)
@@ -40,19 +47,29 @@ def with_constants(source: str, file: str, name: str) -> tuple[Any, dict[str, An
 class _Constants(ast.NodeTransformer):
     """Puts a name that no text has in place of each constant."""
 
-    def __init__(self) -> None:
+    def __init__(self, calls: Mapping[int, Callable[..., Any]]) -> None:
+        self.calls = calls
         self.found: dict[str, Any] = {}
         self.names: dict[str, str] = {}  # the text of a constant -> its name
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
         """A call of an overload, or of torch.Size on numbers."""
-        self.generic_visit(node)
         path = _path(node.func)
         if path[:2] == ["torch", "Size"] and not node.keywords and (sizes := _numbers(node.args)) is not None:
             return self.named(f"torch.Size({sizes})", lambda: torch.Size(sizes), node)
         chain = path[2:] if path[:2] == ["torch", "ops"] else path
         if len(chain) == 3 and (chain[0] == "aten" or len(path) == 5) and (op := _overload(chain)) is not None:
-            node.func = self.named(".".join(chain), lambda: direct_call(op), node.func)
+            call = self.calls.get(node.lineno) or direct_call(op)
+            node.func = self.named(f"{'.'.join(chain)} {id(call)}", lambda: call, node.func)
+        self.generic_visit(node)
+        return node
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
+        """A class of torch."""
+        path = _path(node)
+        if path[:1] == ["torch"] and isinstance(cls := _found(path), type):
+            return self.named(".".join(path), lambda: cls, node)
+        self.generic_visit(node)
         return node
 
     def named(self, text: str, value: Any, node: ast.expr) -> ast.Name:
@@ -72,10 +89,16 @@ def _path(node: ast.expr) -> list[str]:
     return [node.id, *reversed(names)] if isinstance(node, ast.Name) else []
 
 
-def _overload(chain: list[str]) -> Any:
-    found: Any = torch.ops
-    for name in chain:
+def _found(path: list[str]) -> Any:
+    """What the names stand for."""
+    found: Any = torch
+    for name in path[1:]:
         found = getattr(found, name, None)
+    return found
+
+
+def _overload(chain: list[str]) -> Any:
+    found = _found(["torch", "ops", *chain])
     return found if isinstance(found, torch._ops.OpOverload) else None
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from .facts import answer, itself, module_entries
+from .facts import answer, code_of, module_entries
 from .guards import same_value
 from .intercept import (
     WithOpaque,
@@ -24,7 +24,7 @@ from .intercept import (
 )
 from .owners import module_hooks
 from .proxies import SubclassTensorProxy, TensorProxy
-from .roots import Place, is_simple
+from .roots import Place, is_simple, itself
 from .trace import Capture, Constant, Trace, TrainingFlag
 
 __all__ = ["quick_guard"]
@@ -294,10 +294,14 @@ class _Writer:
         given: tuple[Any, ...] = getattr(asked, "args", ())
         if function is module_entries:
             self.entries(self.named(given[0]), constant.value)
+        elif function is code_of:
+            self.require(f"{self.named(given[0])}.__code__ is {self.named(constant.value)}")
         elif function is answer and given[0] is type:
             self.require(f"type({self.place(given[1])}) is {self.named(constant.value)}")
         else:
-            self.value(self.place(constant.fetch), constant.value)
+            place = self.place(constant.fetch)
+            if place != self.names.get(id(constant.value)):  # else it is what it is
+                self.value(place, constant.value)
 
     def entries(self, module: str, recorded: tuple[tuple[str, ...], ...]) -> None:
         """The names of the parameters, buffers and submodules of a module."""
@@ -310,8 +314,11 @@ class _Writer:
         if not isinstance(fetch, Place):
             return f"{self.named(fetch)}()"
         parent, expression = fetch.root(), f"{self.named(fetch.root)}()"
-        if getattr(fetch.root, "func", None) is itself:
+        function = getattr(fetch.root, "func", None)
+        if function is itself:
             expression = self.named(parent)
+        elif function is vars:
+            expression = f"{self.named(fetch.root.args[0])}.__dict__"  # type: ignore[attr-defined]
         for i, (how, key) in enumerate(fetch.steps):
             if (module := self.modules.get((id(fetch.root), fetch.steps[:i]))) is not None:
                 parent, expression = module, self.named(module)

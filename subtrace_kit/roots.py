@@ -20,6 +20,7 @@ from .traced_number import TracedNumber
 
 __all__ = [
     "DESCRIBING", "Place", "frame_roots", "function_roots", "functions_in", "is_closed", "is_simple", "is_user_class",
+    "itself",
     "names_in", "names_of_code", "roots", "slots_of", "steps_of_code", "unset_variables",
 ]  # fmt: skip
 
@@ -70,6 +71,11 @@ class Place:
         return Place(f"{self.path}[{shown}]", self.root, (*self.steps, ("item", key)))
 
 
+def itself(value: Any) -> Any:
+    """The value itself: with functools.partial, a place that cannot move."""
+    return value
+
+
 def is_simple(value: Any) -> bool:
     """Whether a value is a Python constant: a number, a text, None, a dtype, an enum, or a tuple of them."""
     if type(value) in _ATOMS or isinstance(value, (enum.Enum, numbers.Number, str, bytes)):
@@ -97,21 +103,21 @@ def roots(fn: Any) -> Iterator[Root]:
     """Where the search starts: the function, the module, the owner of a method, the arguments of a partial."""
     owner = getattr(fn, "__self__", None)
     if isinstance(fn, types.FunctionType):
-        yield Place(fn.__name__, lambda: fn), frozenset(), None
+        yield Place(fn.__name__, functools.partial(itself, fn)), frozenset(), None
     elif isinstance(fn, torch.nn.Module):
-        yield Place("", lambda: fn), frozenset(), None
+        yield Place("", functools.partial(itself, fn)), frozenset(), None
     elif isinstance(fn, functools.partial):
         yield Place("args", lambda: fn.args), frozenset(), None
         yield Place("keywords", lambda: fn.keywords), frozenset(), None
         yield from roots(fn.func)
     elif isinstance(owner, torch.nn.Module):
-        yield Place("", lambda: owner), frozenset(), None
+        yield Place("", functools.partial(itself, owner)), frozenset(), None
     elif owner is not None and not isinstance(owner, _CLOSED):
-        yield Place("self", lambda: owner), names_in(type(owner)), None
+        yield Place("self", functools.partial(itself, owner)), names_in(type(owner)), None
     elif owner is None and hasattr(fn, "__dict__") and not isinstance(fn, _CLOSED):
-        yield Place("self", lambda: fn), names_in(type(fn)), None
+        yield Place("self", functools.partial(itself, fn)), names_in(type(fn)), None
     elif isinstance(owner, type):
-        yield Place(owner.__name__, lambda: owner), frozenset(), None
+        yield Place(owner.__name__, functools.partial(itself, owner)), frozenset(), None
     if isinstance(fn, types.MethodType):
         yield Place(fn.__name__, lambda: fn.__func__), frozenset(), None
 

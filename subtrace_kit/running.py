@@ -12,14 +12,16 @@ from typing import Any
 
 import torch
 
+from .bindings import quickest_call
 from .codegen import generate
 from .errors import TraceError
 from .guards import difference, same_value
-from .intercept import as_handler, no_torch_function
+from .intercept import RECLASSED, as_handler, no_torch_function
 from .owners import MISSING, module_hooks
 from .quick_calls import with_constants
 from .quick_guard import quick_guard
 from .shown import instead, message
+from .symbols import BoundSymbol, Kind
 from .tensor_facts import gradient_kind
 from .trace import Attribute, Constant, Trace, TrainingFlag
 
@@ -51,7 +53,7 @@ class Runner:
         self.lines = program.lines
         linecache.cache[self.file] = (len(source), None, source.splitlines(True), self.file)
         weakref.finalize(self, linecache.cache.pop, self.file, None)
-        code, constants = with_constants(source, self.file, trace.name)
+        code, constants = with_constants(source, self.file, trace.name, self.calls())
         space: dict[str, Any] = {**program.literals.objects, **constants}
         exec(code, space)
         space.update({"as_handler": as_handler} if "as_handler" in space else {})  # the same, and quicker
@@ -61,6 +63,13 @@ class Runner:
         self.quick = quick_guard(trace)
         self.fits = self.quick or _unknown
         """Like `check`, at once, and None where it cannot say yes."""
+
+    def calls(self) -> dict[int, Callable[..., Any]]:
+        """For the lines that run an ATen op, what is called for it."""
+        if any(_changes_class(inner) for outer in self.trace.bound_symbols for _, inner in outer.walk()):
+            return {}  # objects of a class with a `__torch_function__` of its own may be among plain tensors
+        bound = [(self.first + i, line.bound) for i, line in enumerate(self.lines)]
+        return {i: quickest_call(b) for i, b in bound if b is not None and b.symbol.kind is Kind.ATEN}
 
     def __call__(self, args: tuple, kwargs: dict) -> Any:
         """Check the arguments and run. Parameters that were recorded by position may be given by name."""
@@ -146,6 +155,10 @@ class Runner:
         )
         told.trace = self.trace
         return told
+
+
+def _changes_class(bound: BoundSymbol) -> bool:
+    return getattr(bound.symbol.fn, "__name__", "") in RECLASSED
 
 
 def check_captures(trace: Trace, captured: dict[str, Any]) -> None:
