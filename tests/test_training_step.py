@@ -7,8 +7,8 @@ from torch.testing._internal.two_tensor import TwoTensor
 import subtrace_kit
 
 OPTIMIZERS = {
-    "SGD": lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9),
-    "SGD foreach": lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, foreach=True),
+    "SGD": lambda p: torch.optim.SGD(p, lr=0.01, momentum=0.9),
+    "SGD foreach": lambda p: torch.optim.SGD(p, lr=0.01, momentum=0.9, foreach=True),
     "AdamW": lambda p: torch.optim.AdamW(p, lr=0.01),
     "AdamW foreach": lambda p: torch.optim.AdamW(p, lr=0.01, foreach=True),
     "AdamW fused": lambda p: torch.optim.AdamW(p, lr=0.01, fused=True),
