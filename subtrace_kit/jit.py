@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from .called import expect_program
+from .called import expect_program, name_of
 from .errors import TraceError
 from .intercept import current_listener
 from .passes import lower
@@ -58,6 +58,9 @@ class _Jitted:
         self.traces: list[Trace] = []
         self.again: dict[int, Repeatable] = {}  # by the id of the trace
         functools.update_wrapper(self, fn, updated=())
+
+    def __repr__(self) -> str:
+        return f"jit({name_of(self.fn)}): call it like the program; {len(self.traces)} traces so far"
 
     def __getattr__(self, name: str) -> Any:
         if name == "fn" or not isinstance(self.fn, torch.nn.Module):

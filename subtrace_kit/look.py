@@ -77,7 +77,7 @@ def node(row: Row, failure: str) -> Attributes:
 def box(row: Row) -> Attributes:
     """The box around the inside of an operation."""
     results = ", ".join(f"{value.name}: {value.short}" for value in row.outputs)
-    label = f"<<b>{text(_name(row))}</b>  {_small(_short(results, 44))}>"
+    label = f"<<b>{text(_name(row))}</b>{f'  {_small(_short(results, 44))}' if results else ''}>"
     style = _BOX | {"fillcolor": _LEVELS[max(1, min(row.depth, len(_LEVELS))) - 1]}
     style["color"] = BLUE if _border(*row.outputs) else "#9aa5b1"
     return {

@@ -38,7 +38,7 @@ def details_pane(state: Explorer) -> str:
     beside = ""
     if state.beside and state.beside != state.label:
         names = sorted((state.label, state.beside), key=state.passes.labels.index)
-        sheets = [state.passes.sheet(name) for name in names]
+        sheets = [state.sheet if name == state.label else state.passes.sheet(name) for name in names]
         here = names.index(state.label)
         beside = side_by_side.to_html(sheets[0], sheets[1], (names[0], names[1]), state.at, here=here)
         beside = f"<h4>side by side</h4>{beside}"
