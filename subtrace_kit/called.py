@@ -10,7 +10,16 @@ from .errors import TraceError
 from .shown import a_kind
 from .trace import Trace
 
-__all__ = ["Tracer", "expect_explorable", "expect_program", "expect_trace", "name_of", "no_trace", "trace_of"]
+__all__ = [
+    "Tracer",
+    "expect_explorable",
+    "expect_program",
+    "expect_trace",
+    "expect_whole",
+    "name_of",
+    "no_trace",
+    "trace_of",
+]
 
 
 def name_of(fn: Any) -> str:
@@ -54,6 +63,29 @@ def expect_explorable(value: Any, call: str, rest: str = "") -> None:
     """
     if not isinstance(value, TraceError):
         expect_trace(value, call, rest)
+
+
+def expect_whole(trace: Trace, done: str) -> None:
+    """Make sure that a trace is not that of a failed program.
+
+    Args:
+        trace: A trace.
+        done: What is to be done with it: `run`, `lowered`.
+
+    Raises:
+        TraceError: It ends at an operation that failed.
+    """
+    if not trace.failure:
+        return
+    last = trace.bound_symbols[-1] if trace.bound_symbols else None
+    told = TraceError(
+        f"the trace of a failed program cannot be {done}: {trace.failure}",
+        source=last.source if last else None,
+        cause=f"{trace.name} failed while it was recorded; its trace ends at the operation that failed",
+        way_out="print, draw or explore it; mend the program and trace it again",
+    )
+    told.trace = trace
+    raise told
 
 
 def trace_of(value: Any, call: str) -> Trace:

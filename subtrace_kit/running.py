@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from .called import expect_whole
 from .codegen import generate
 from .errors import TraceError
 from .guards import difference, same_value
@@ -246,26 +247,13 @@ def _changed(what: str, cause: str) -> TraceError:
     return TraceError(what, cause=f"{cause} after the recording", way_out="trace again")
 
 
-def _failed(trace: Trace) -> TraceError:
-    last = trace.bound_symbols[-1] if trace.bound_symbols else None
-    told = TraceError(
-        f"{trace.name} failed while it was recorded, so its trace cannot be run: {trace.failure}",
-        source=last.source if last else None,
-        cause="this is the trace of a failed program: it ends at the operation that failed",
-        way_out="print, draw or explore it; mend the program and trace it again",
-    )
-    told.trace = trace
-    return told
-
-
 def runner(trace: Trace) -> Runner:
     """The compiled form of a trace, made at its first use.
 
     Raises:
         TraceError: It is the trace of a failed program.
     """
-    if trace.failure:
-        raise _failed(trace)
+    expect_whole(trace, "run")
     found = trace.__dict__.get("_runner")
     if found is None:
         found = Runner(trace)
