@@ -12,7 +12,7 @@ import torch
 
 from . import ops
 from .backward_errors import NoGradient, cut_from_inputs, from_data, no_gradient, under_forward_line
-from .called import expect_trace
+from .called import expect_trace, expect_whole
 from .errors import TraceError
 from .guards import Argument, Guard
 from .intercept import build_wrapper, current_listener, flat_parts, flatten_tree, is_wrapper_type
@@ -53,6 +53,7 @@ def backward(trace: Trace) -> Trace:
         ['aten.cos.default', 'aten.mul.Tensor']
     """
     expect_trace(trace, "backward")
+    expect_whole(trace, "differentiated")
     if trace.program is None:
         raise TraceError("this trace does not know its program", way_out="call backward on the trace before lowering")
     if trace.guard.free:

@@ -7,9 +7,19 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from .errors import TraceError
+from .shown import a_kind
 from .trace import Trace
 
-__all__ = ["expect_explorable", "expect_program", "expect_trace", "name_of", "with_program"]
+__all__ = [
+    "Tracer",
+    "expect_explorable",
+    "expect_program",
+    "expect_trace",
+    "expect_whole",
+    "name_of",
+    "no_trace",
+    "trace_of",
+]
 
 
 def name_of(fn: Any) -> str:
@@ -33,7 +43,7 @@ def expect_trace(value: Any, call: str, rest: str = "") -> None:
         return
     program = getattr(value, "traced_program", None)
     name = name_of(value if program is None else program)
-    given, cause = f"a {type(value).__name__}", "the program was given instead of a trace of it"
+    given, cause = a_kind(value), "the program was given instead of a trace of it"
     if program is not None:
         given, cause = f"trace({name})", "trace() takes the function first, and its arguments in a second call"
     elif isinstance(value, TraceError):
@@ -55,6 +65,52 @@ def expect_explorable(value: Any, call: str, rest: str = "") -> None:
         expect_trace(value, call, rest)
 
 
+def expect_whole(trace: Trace, done: str) -> None:
+    """Make sure that a trace is not that of a failed program.
+
+    Args:
+        trace: A trace.
+        done: What is to be done with it: `run`, `lowered`.
+
+    Raises:
+        TraceError: It ends at an operation that failed.
+    """
+    if not trace.failure:
+        return
+    last = trace.bound_symbols[-1] if trace.bound_symbols else None
+    told = TraceError(
+        f"the trace of a failed program cannot be {done}: {trace.failure}",
+        source=last.source if last else None,
+        cause=f"{trace.name} failed while it was recorded; its trace ends at the operation that failed",
+        way_out="print, draw or explore it; mend the program and trace it again",
+    )
+    told.trace = trace
+    raise told
+
+
+def trace_of(value: Any, call: str) -> Trace:
+    """The trace that was given, or that an error carries.
+
+    Raises:
+        TraceError: There is none.
+    """
+    expect_explorable(value, call)
+    found = value.trace if isinstance(value, TraceError) else value
+    if found is None:
+        raise no_trace(value)
+    kept: Trace = found
+    return kept
+
+
+def no_trace(error: TraceError) -> TraceError:
+    """The error for one that carries no trace."""
+    return TraceError(
+        "this error has no trace",
+        cause="it arose where no program was being recorded, or before the first operation",
+        way_out="its text says what happened: print(error)",
+    )
+
+
 def expect_program(fn: Any, call: str, given: tuple[Any, ...], named: Mapping[str, Any]) -> None:
     """Make sure that `trace` or `jit` got a function and nothing else.
 
@@ -74,7 +130,7 @@ def expect_program(fn: Any, call: str, given: tuple[Any, ...], named: Mapping[st
             "trace() was called on its own result",
         )
     elif not callable(fn):
-        what = f"{call}() takes a function or an nn.Module, not a {type(fn).__name__}"
+        what = f"{call}() takes a function or an nn.Module, not {a_kind(fn)}"
         cause = "the result of a call was given instead of the function"
     elif near := [(name, close) for name in named if (close := _option(name, call)) is not None]:
         name, close = near[0]
@@ -101,10 +157,23 @@ def _option(name: str, call: str) -> str | None:
 
 
 def _listed(given: tuple[Any, ...], named: Mapping[str, Any]) -> str:
-    return ", ".join([*(f"a {type(value).__name__}" for value in given), *(f"{key}=" for key in named)])
+    return ", ".join([*map(a_kind, given), *(f"{key}=" for key in named)])
 
 
-def with_program(start: Callable[..., Trace], fn: Any) -> Callable[..., Trace]:
-    """What `trace(fn)` returns, such that a call that was given it in place of a trace can tell."""
-    start.traced_program = fn  # type: ignore[attr-defined]
-    return start
+class Tracer:
+    """What `trace(fn)` returns: call it with the program's arguments, and it returns the trace.
+
+    Args:
+        start: What records the program.
+        fn: The program.
+    """
+
+    def __init__(self, start: Callable[..., Trace], fn: Any) -> None:
+        self._start = start
+        self.traced_program = fn
+
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Trace:
+        return self._start(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"trace({name_of(self.traced_program)}): call it with the program's arguments"

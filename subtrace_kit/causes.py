@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from .shown import message
+from .shown import a_kind, article, message
 from .source import Source, user_lines
 
 __all__ = ["HIGHER_ORDER", "UNINITIALIZED", "Failure", "Texts", "cause_of", "is_declined", "unsupported"]
@@ -221,12 +221,12 @@ def _attribute(failure: Failure) -> Texts | None:
     if isinstance(owner, torch.Tensor) and type(owner) is not torch.Tensor:
         cls = type(owner).__name__
         return (
-            f"{name!r} is misspelt, or set only on some ways to build a {cls}: results of ops and "
+            f"{name!r} is misspelt, or set only on some ways to build {article(cls)}: results of ops and "
             "__tensor_unflatten__ build one too",
-            f"set it in every place that builds a {cls}; {LOOK}",
+            f"set it in every place that builds {article(cls)}; {LOOK}",
         )
     return (
-        f"{name!r} is misspelt or not set, or a {type(owner).__name__} stands where another was meant",
+        f"{name!r} is misspelt or not set, or {a_kind(owner)} stands where another was meant",
         f"{FIND_OUT}; {LOOK}",
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from .errors import TraceError
 from .proxies import SubclassTensorProxy
+from .shown import a_kind
 from .symbols import BoundSymbol, Kind
 from .trace import Trace
 
@@ -43,7 +44,7 @@ def _check_constructor(bound: BoundSymbol) -> None:
         return
     proxy = bound.output
     if not isinstance(proxy, SubclassTensorProxy) or proxy.cls is not bound.symbol.fn:
-        raise _unsound(f"the constructor {bound.symbol.name} gives a {type(proxy).__name__}", bound)
+        raise _unsound(f"the constructor {bound.symbol.name} gives {a_kind(proxy)}", bound)
     if [p.name for p in bound.args] != [p.name for _, p in proxy.inner]:
         raise _unsound(f"the inner tensors of {proxy.name} are not those it is built from", bound)
 

@@ -19,7 +19,7 @@ from .intercept import (
     storage_id,
     unflatten_tree,
 )
-from .shown import message
+from .shown import a_kind, message
 from .trace import Trace
 from .wrapper_state import State, read_state, write_state
 
@@ -103,7 +103,7 @@ class Copies:
             made = build_wrapper(type(tensor), inner, self.value(metadata), tensor.size(), tensor.stride())
         except Exception as error:
             raise TraceError(
-                f"a {type(tensor).__name__} cannot be copied: {type(error).__name__}: {message(error)}",
+                f"{a_kind(tensor)} cannot be copied: {type(error).__name__}: {message(error)}",
                 cause="its __tensor_unflatten__ does not take what its __tensor_flatten__ gives",
                 way_out="mend __tensor_unflatten__",
             ) from error

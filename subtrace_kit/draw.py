@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 import re
-import subprocess
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 import graphviz
 
 from . import _dot, look
-from .called import expect_trace
+from .called import trace_of
 from .errors import TraceError
 from .flow import Flow, flow, nodes
-from .fold import Chosen, fold, outline, section
+from .fold import Chosen, fold, names_in, outline, predicate, section
 from .groups import grouped, module_classes
 from .options import expect_level, expect_one_of, expect_place
+from .picture import Picture, bundle
 from .rows import Row, View
 from .trace import Trace
 from .view import view
@@ -29,39 +29,10 @@ REFUSE_ABOVE = 5000
 """Operations above which no picture is drawn: a layout would take minutes."""
 BLOCKS = "modules are boxes, repeated blocks are folded: expand= or start=, stop= show more"
 DIRECTIONS = ("TB", "LR", "BT", "RL")
-PNG_RESOLUTION = ((40, 96), (100, 60))
-"""Pairs (operations at most, dots per inch); larger pictures have no PNG."""
-
-
-class Picture(graphviz.Digraph):
-    """A graphviz graph of a trace that shows itself in a notebook, also in an untrusted one.
-
-    Attributes:
-        shown: The view that it draws.
-    """
-
-    shown: View = View("", "", (), (), (), ())
-
-    def copy(self) -> Picture:
-        """A copy that can be changed."""
-        twin: Picture = super().copy()
-        twin.shown = self.shown
-        return twin
-
-    def __repr__(self) -> str:
-        size = self.shown.size
-        return f"<Picture of {self.shown.name}: {size} operation{'s' * (size != 1)}>"
-
-    def _repr_mimebundle_(
-        self, include: Iterable[str] | None = None, exclude: Iterable[str] | None = None, **_: Any
-    ) -> dict[str, Any]:
-        bundle = _bundle(self, outline(self.shown))
-        wanted = set(bundle if include is None else include) - set(exclude or ())
-        return {kind: data for kind, data in bundle.items() if kind in wanted}
 
 
 def draw(
-    trace: Trace,
+    trace: Trace | TraceError,
     depth: int | None = None,
     *,
     collapse: Chosen = None,
@@ -77,45 +48,69 @@ def draw(
     border or arrow is a wrapper value.
 
     Args:
-        trace: A trace of any pass, also that of an error: its failing operation is red.
-        depth: The deepest level that is drawn, 1 being what the user wrote. None draws all levels,
-            or as many as fit 200 operations; the picture says so. Of more than 200 operations in
-            modules the repeated blocks are folded, `Block x 24`.
+        trace: A trace of any pass, or the TraceError that ended one: its failing operation is red.
+        depth: The deepest level that is drawn, 1 being what the user wrote; 0 draws modules alone,
+            where there are any. None draws all levels, or as many as fit 200 operations; the picture
+            says so. Of more than 200 operations in modules the repeated blocks are folded,
+            `Block x 24`.
         collapse: Operations to draw without their inside: a name (of a result, an operation or a
-            module path), several, or a predicate on `view.Row`.
-        expand: Operations to draw with their inside in spite of `depth` and `collapse`.
+            module path), several, or a predicate on `view.Row`. A module path stands for all that ran
+            in the module, `blocks` for `blocks.3` too; modules are then boxes, repeated ones folded,
+            as `explore` shows them.
+        expand: Operations to draw with their inside in spite of `depth` and `collapse`; of repeated
+            blocks those that are named: `Block x 3`, the block, `Block x 8`.
         start: The first operation of level 1 that is drawn, counted as in a slice.
         stop: The one after the last.
         rankdir: Direction of the flow: `TB`, `LR`, `BT` or `RL`.
         legend: Whether the marks that occur are explained at the top.
 
     Returns:
-        A `graphviz.Digraph`; `.source` is its DOT text, `.render("file", format="svg")` saves it.
+        A `graphviz.Digraph`; `.source` is its DOT text, `.render("trace.svg")` or
+        `.render("trace.png")` saves it.
 
     Raises:
-        TraceError: There are more than 5,000 operations to draw, or an option does not take its value.
+        TraceError: There are more than 5,000 operations to draw, the error has no trace, an option does
+            not take its value, or a name is that of no operation.
 
     Example:
         >>> picture = subtrace_kit.draw(t, depth=1)  # doctest: +SKIP
-        >>> picture.render("trace", format="svg")  # doctest: +SKIP
+        >>> picture.render("trace.svg")  # doctest: +SKIP
+        'trace.svg'
     """
-    expect_trace(trace, "draw")
-    expect_level(depth, "draw", "depth")
+    trace = trace_of(trace, "draw")
+    expect_level(depth, "draw", "depth", least=0)
     expect_place(start, "draw", "start")
     expect_place(stop, "draw", "stop")
     expect_one_of(rankdir, "draw", "rankdir", DIRECTIONS)
     _dot.engine()  # Tells the graphviz package where the engine is.
-    whole = view(trace)
-
-    def at(level: int | None, rows: View = whole) -> View:
-        return section(fold(rows, level, collapse=collapse, expand=expand), start, stop)
-
-    shown = _fitting(at, depth)
-    if shown.size > FOLD_ABOVE and start is stop is None and any(row.module for row in whole.rows):
-        blocks = at(depth or 1, grouped(whole, module_classes(trace)))
-        shown = dataclasses.replace(blocks, notes=(BLOCKS,)) if blocks.size < shown.size else shown
+    shown = _shown(trace, depth, slice(start, stop), collapse, expand)
     _refuse_many(shown.size)
     return picture_of(shown, flow(shown), rankdir, legend=legend)
+
+
+def _shown(trace: Trace, depth: int | None, part: slice, collapse: Chosen, expand: Chosen) -> View:
+    """What is drawn: modules are boxes where they are asked for, or where all is too much."""
+    whole, classes = view(trace), module_classes(trace)
+    names = names_in(collapse) | names_in(expand)
+    boxes = grouped(whole, classes) if names or depth == 0 else whole
+    if depth == 0 or any(row.depth == 0 and not names.isdisjoint((row.module, row.symbol)) for row in boxes.walk()):
+        chosen = {"collapse": collapse and predicate(boxes, collapse), "expand": expand and predicate(boxes, expand)}
+        some = section(whole, part.start, part.stop)
+        boxes = boxes if some is whole else grouped(some, classes)
+        return _told(_fitting(lambda level: fold(boxes, level, **chosen), depth))
+    shown = _fitting(
+        lambda level: section(fold(whole, level, collapse=collapse, expand=expand), part.start, part.stop), depth
+    )
+    if shown.size > FOLD_ABOVE and part == slice(None) and any(row.module for row in whole.rows):
+        blocks = fold(grouped(whole, classes), depth or 1, collapse=collapse, expand=expand)
+        return _told(blocks) if blocks.size < shown.size else shown
+    return shown
+
+
+def _told(boxes: View) -> View:
+    """Modules in boxes, with a note where repeated ones are folded."""
+    is_folded = any(row.times and not row.children for row in boxes.walk())
+    return dataclasses.replace(boxes, notes=(*boxes.notes, BLOCKS)) if is_folded else boxes
 
 
 def picture_of(shown: View, found: Flow, rankdir: str = "TB", *, legend: bool = True) -> Picture:
@@ -143,8 +138,8 @@ def picture_of(shown: View, found: Flow, rankdir: str = "TB", *, legend: bool = 
 
 def _add_sources(picture: Picture, shown: View, found: Flow) -> None:
     values = dict(nodes(shown))
-    for bundle in found.bundles:
-        picture.node(bundle.node, **look.bundle(bundle, [values.pop(node) for node in bundle.members]))
+    for several in found.bundles:
+        picture.node(several.node, **look.bundle(several, [values.pop(node) for node in several.members]))
     for node, value in values.items():
         picture.node(node, **look.source(node, value))
 
@@ -218,25 +213,4 @@ def mime_bundle(trace: Trace) -> dict[str, Any]:
     start, stop = (-FOLD_ABOVE, None) if trace.failure else (None, FOLD_ABOVE)
     picture = draw(trace, start=start, stop=stop)
     long = len(trace.bound_symbols) > FOLD_ABOVE
-    return _bundle(picture, outline(picture.shown) if long else str(trace))
-
-
-def _bundle(picture: Picture, text: str) -> dict[str, Any]:
-    """Text and images; why there are none is the last line of the text."""
-    if _dot.engine() is None:
-        return {"text/plain": f"{text}\n# {_dot.advice()}"}
-    try:
-        return {"text/plain": text, **_images(picture)}
-    except (OSError, subprocess.SubprocessError) as error:
-        reason = str(error).splitlines() or ["the layout engine failed"]
-        return {"text/plain": f"{text}\n# no picture: {reason[0]}"}
-
-
-def _images(picture: Picture) -> dict[str, Any]:
-    """SVG, and PNG of what is not too large, at a resolution that keeps notebooks small."""
-    images: dict[str, Any] = {"image/svg+xml": _dot.render(picture.source, "svg").decode()}
-    for most, dpi in PNG_RESOLUTION:
-        if picture.shown.size <= most:
-            images["image/png"] = _dot.render(picture.source, "png", f"-Gdpi={dpi}")
-            break
-    return images
+    return bundle(picture, outline(picture.shown) if long else str(trace))

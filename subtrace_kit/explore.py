@@ -34,11 +34,14 @@ def explore(
 
     Args:
         trace: A trace of any pass, or the TraceError that ended one: it opens at the failing op.
-        depth: The deepest level that is shown, 1 being what the user wrote. None shows all levels
-            of a small trace, and level 1 of one with more than 2,000 operations.
+        depth: The deepest level that is shown, 1 being what the user wrote; 0 shows modules alone,
+            where there are any. None shows all levels of a small trace, and level 1 of one with more
+            than 2,000 operations.
         collapse: Operations to fold: a name (of a result, an operation or a module path), several,
-            or a predicate on `view.Row`.
-        expand: Operations to open in spite of `depth` and `collapse`.
+            or a predicate on `view.Row`. A module path stands for all that ran in the module,
+            `blocks` for `blocks.3` too.
+        expand: Operations to open in spite of `depth` and `collapse`; of repeated blocks those that
+            are named: `Block x 3`, the block, `Block x 8`. So does a search.
         passes: More traces to choose from, by the name that is shown.
 
     Returns:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from .errors import TraceError
 from .fold import Chosen
+from .groups import block_of
 from .rows import Row
 from .sheet import Folds, Line, Sheet
 from .shown_passes import Passes
@@ -88,7 +89,7 @@ class Explorer:
     @property
     def sheet(self) -> Sheet:
         """The chosen pass with its rows."""
-        return self.passes.sheet(self.label)
+        return self.passes.sheet(self.label, self.folds.apart)
 
     @property
     def lines(self) -> tuple[Line, ...]:
@@ -136,42 +137,57 @@ class Explorer:
         return self._replace(at=self.lines[place].row.id, message=self.message if not self.at else "")
 
     def reveal(self, key: str) -> Explorer:
-        """Go to a row and open what encloses it.
+        """Go to a row and open what encloses it; of repeated blocks its own.
 
         Raises:
             TraceError: The pass has no such row.
         """
         if key not in self.sheet.rows:
             raise TraceError(f"{self.label} has no operation {key!r}", way_out="give the id of a row of this pass")
-        around = frozenset(row.id for row in self.sheet.above(key))
-        hidden = {k for k in around if not self.folds.is_open(self.sheet.rows[k])}
-        state = self._replace(
-            folds=dataclasses.replace(self.folds, opened=self.folds.opened | hidden, closed=self.folds.closed - hidden)
-            if hidden
-            else self.folds,
-            at=key,
-        )
+        state = self._replace(folds=self._around(key), at=key)
         if key not in state.sheet.places(state.folds, state.alone):
             state = state._replace(alone="")
         return state
 
+    def _around(self, key: str) -> Folds:
+        """Folds with what encloses a row open."""
+        folds, inner, hidden, apart = self.folds, key, set(), set()
+        for row in self.sheet.above(key):
+            if not folds.is_open(row):
+                apart |= {block_of(row, inner)} if row.times else set()
+                hidden |= set() if row.times else {row.id}
+            inner = row.id
+        if not hidden and not apart:
+            return folds
+        return Folds(folds.depth, folds.opened | hidden, folds.closed - hidden, folds.apart | apart)
+
     # --------------------------------------------------------------------------------- folding
 
     def expand(self, key: str = "") -> Explorer:
-        """Show what is inside a row, the current one if none is named."""
+        """Show what is inside a row, the current one if none is named; repeated blocks stay closed."""
         row = self.sheet.rows.get(key or self.at)
         if row is None or not row.children:
             return self._replace(message="nothing is inside this operation")
-        return self._fold(opened=self.folds.opened | {row.id}, closed=self.folds.closed - {row.id})
+        blocks = {child.id for child in row.children if row.times and child.depth == 0}
+        return self._fold(opened=self.folds.opened | {row.id} - blocks, closed=self.folds.closed - {row.id} | blocks)
 
     def collapse(self, key: str = "") -> Explorer:
         """Fold a row, or the one around it where it is not open."""
-        row = self.sheet.rows.get(key or self.at)
-        if row is not None and not self.folds.is_open(row):
+        row, folds = self.sheet.rows.get(key or self.at), self.folds
+        apart = self._apart(row)
+        if row is not None and not apart and not folds.is_open(row):
             row = next(self.sheet.above(row.id), None)
+            apart = self._apart(row)
         if row is None:
             return self._replace(message="nothing is open here")
-        return self._fold(opened=self.folds.opened - {row.id}, closed=self.folds.closed | {row.id})
+        return self._fold(opened=folds.opened - {row.id}, closed=folds.closed | {row.id}, apart=folds.apart - apart)
+
+    def _apart(self, row: Row | None) -> set[str]:
+        """The block that goes back among its like when a row is closed: one that stands apart."""
+        if row is None or (row.depth and self.folds.is_open(row)):
+            return set()
+        run = next(self.passes.sheet(self.label).above(row.id), None)
+        return {block_of(run, row.id)} & self.folds.apart if run and run.times else set()
 
     def toggle(self, key: str = "") -> Explorer:
         """Open a row that is closed, close one that is open."""
@@ -180,7 +196,7 @@ class Explorer:
 
     def to_depth(self, depth: int | None) -> Explorer:
         """Show the levels down to a depth, and nothing that was opened or closed by hand."""
-        return self._fold(depth=depth, opened=frozenset(), closed=frozenset())
+        return self._fold(depth=depth, opened=frozenset(), closed=frozenset(), apart=frozenset())
 
     def _fold(self, **changes: object) -> Explorer:
         """Other folds; what is folded away hands over to the row around it that is shown."""

@@ -6,11 +6,12 @@ import dataclasses
 from collections.abc import Callable, Collection, Iterable
 
 from .errors import TraceError
+from .groups import blocks_with, split
 from .rows import Row, Value, View
 from .shown import shown
 from .view import stem
 
-__all__ = ["Chosen", "fold", "is_one", "outline", "predicate", "section", "shut"]
+__all__ = ["Chosen", "fold", "is_one", "names_in", "outline", "predicate", "section", "shut"]
 
 
 def section(whole: View, start: int | None = None, stop: int | None = None) -> View:
@@ -61,7 +62,7 @@ def fold(whole: View, depth: int | None = None, *, collapse: Chosen = None, expa
         depth: The deepest level that is shown; None shows all.
         collapse: Operations to fold although `depth` would show their inside.
         expand: Operations to open although `depth` or `collapse` would not. What encloses them
-            opens too.
+            opens too; of repeated blocks only theirs.
 
     Returns:
         A view in which folded rows have no children and say what is gone. A plain function made of
@@ -71,6 +72,8 @@ def fold(whole: View, depth: int | None = None, *, collapse: Chosen = None, expa
         TraceError: A name is that of no operation.
     """
     folded, opened = predicate(whole, collapse), predicate(whole, expand)
+    if expand is not None:
+        whole = split(whole, blocks_with(whole, opened))
 
     def walk(row: Row) -> tuple[Row, bool]:
         inner = [walk(child) for child in row.children]
@@ -106,7 +109,16 @@ def is_one(row: Row) -> bool:
 
 
 def _names(row: Row) -> set[str]:
-    return {row.symbol, stem(row.symbol), row.module, *(value.name for value in row.outputs)}
+    """What a row is called; the path of a module is the name of its group, not of what runs in it."""
+    path = [row.module] if row.depth == 0 and row.module else []
+    return {row.symbol, stem(row.symbol), *path, *(value.name for value in row.outputs)}
+
+
+def names_in(chosen: Chosen) -> set[str]:
+    """The names that were given, none where a predicate or something else was."""
+    if isinstance(chosen, str):
+        return {chosen}
+    return set(chosen) if isinstance(chosen, Collection) and _are_names(chosen) else set()
 
 
 def _are_names(chosen: object) -> bool:
@@ -127,7 +139,7 @@ def predicate(whole: View, chosen: Chosen) -> Callable[[Row], bool]:
             f"collapse= and expand= do not take {shown(chosen)}",
             way_out="give a name, several in a list, or a predicate on rows: lambda row: row.depth > 1",
         )
-    wanted = {chosen} if isinstance(chosen, str) else set(chosen or ())
+    wanted = names_in(chosen)
     if unknown := sorted(wanted.difference(*map(_names, whole.walk())) if wanted else ()):
         raise TraceError(
             f"nothing in {whole.name} is called {unknown[0]!r}",

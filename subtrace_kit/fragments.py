@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import linecache
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import islice
 
 from .rows import Row, Value
@@ -18,6 +18,7 @@ __all__ = [
     "facts",
     "heading",
     "label",
+    "line_title",
     "lines_of",
     "snippet",
     "source",
@@ -41,7 +42,7 @@ CSS = """
 .stk h4 { margin: 8px 0 2px; font-size: 12px; color: #5b6770; }
 .stk table { border-collapse: collapse; }
 .stk td, .stk th { text-align: left; vertical-align: top; padding: 1px 10px 1px 0; font-size: 12px; }
-.stk td code { white-space: nowrap; }
+.stk td code { white-space: nowrap; } .stk td.full code { white-space: normal; overflow-wrap: anywhere; }
 .stk code { font: 12px ui-monospace, Menlo, Consolas, monospace; }
 .stk .op { font-weight: bold; overflow-wrap: anywhere; }
 .stk .badge { border: 1px solid; border-radius: 3px; padding: 0 4px; font-size: 11px; margin-left: 4px; }
@@ -175,9 +176,24 @@ def _facts(row: Row, fate: str) -> str:
 def sources(sheet: Sheet, row: Row) -> str:
     """The user's source with the line marked, and beside it that of the class's handler."""
     user, handler = lines_of(sheet, row)
-    found = [("your line", user), ("in the class", handler)]
+    found = [(line_title(row), user), ("in the class", handler)]
     shown = [source(title, s) for title, s in found if s is not None]
     return f'<div class="side">{"".join(shown)}</div>' if shown else ""
+
+
+def line_title(row: Row) -> str:
+    """`your line`, or how many lines a group comes from, of which the first is shown."""
+    places = {(line.file, line.line) for line in _lines(row)} if row.depth == 0 else set()
+    return f"your lines, the first of {len(places)}" if len(places) > 1 else "your line"
+
+
+def _lines(row: Row) -> Iterator[Source]:
+    """The user's lines of what is in a group, in order."""
+    for child in row.children:
+        if child.depth == 0:
+            yield from _lines(child)
+        elif child.source is not None:
+            yield child.source
 
 
 def source(title: str, line: Source) -> str:
@@ -189,7 +205,7 @@ def lines_of(sheet: Sheet, row: Row) -> tuple[Source | None, Source | None]:
     """The user's line that a row belongs to, and the line of the class that ran it or runs inside it."""
     around = [row, *sheet.above(row.id)]
     outer = next((r for r in reversed(around) if r.depth == 1 and r.source), None)
-    user = outer.source if outer else row.source
+    user = outer.source if outer else next(_lines(row), None) if row.depth == 0 else row.source
     inside = [row.handler, row.source if row.depth > 1 else None]
     inside += [r.handler or r.source for r in islice(row.walk(), LOOKED_AT) if r.depth > 1]
     return user, next((source for source in inside if source is not None and source != user), None)

@@ -124,6 +124,8 @@ class Freezer:
         for event in events:
             frozen.append(self.bind(event))
             frozen += self.reads_after(event)
+        self.reads.clear()
+        untie(events)
         return frozen
 
     def bind(self, event: Event) -> BoundSymbol:
@@ -188,6 +190,17 @@ class Freezer:
             self.name(root, f"{self.name(owner)}_{identifier(attribute)}")
             found.append(BoundSymbol(ops.GETATTR, arguments, {}, self.proxy(root)))
         return found
+
+
+def untie(events: Sequence[Event]) -> None:
+    """Take events and values apart that hold each other: only the garbage collector would find them, and take long."""
+    for event in events:
+        out = event.out
+        for value in (out,) if type(out) is Value else values_in(out):
+            if value.number is None:  # The program may hold a number, and ask it what it is.
+                value.__dict__.clear()
+        if event.subs:
+            untie(event.subs)
 
 
 def unknown_origin(value: Value, event: Event | None) -> TraceError:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 
@@ -12,7 +12,7 @@ from .rows import Row, Value, View
 from .symbols import Kind
 from .trace import Trace
 
-__all__ = ["grouped", "module_classes"]
+__all__ = ["block_of", "blocks_with", "grouped", "module_classes", "split"]
 
 LEAST_TIMES = 3
 """Blocks in a row from which they are shown as one."""
@@ -39,10 +39,46 @@ def grouped(whole: View, classes: Mapping[str, str] | None = None) -> View:
         >>> [row.symbol for row in grouped(view(t), {"blocks.0": "Block"}).rows]  # doctest: +SKIP
         ['torch.relu', 'Block x 12', 'head: Linear']
     """
-    last = {name: place for place, row in enumerate(whole.rows) for name in row.inputs}
-    last |= dict.fromkeys((value.name for value in whole.outputs), len(whole.rows))
-    grouping = _Grouping(classes or {}, last)
+    grouping = _Grouping(classes or {}, _last_reads(whole))
     return dataclasses.replace(whole, rows=grouping.repeats(grouping.by_module(whole.rows, ())))
+
+
+def split(whole: View, apart: Collection[str]) -> View:
+    """Let some blocks stand outside their rows: `Block x 3`, the block, `Block x 8`.
+
+    Args:
+        whole: A view with groups.
+        apart: The blocks, by the id of their first row.
+
+    Returns:
+        A view with the same operations; a row of repeated blocks that has none of these stays as it is.
+    """
+    if not apart:
+        return whole
+    grouping = _Grouping({}, _last_reads(whole))
+    return dataclasses.replace(whole, rows=grouping.apart(whole.rows, frozenset(apart)))
+
+
+def block_of(run: Row, key: str) -> str:
+    """The block of a row of repeated blocks in which a row directly inside it is: the id of its first row."""
+    place = next(i for i, row in enumerate(run.children) if row.id == key)
+    return run.children[place - place % _period(run)].id
+
+
+def blocks_with(whole: View, wanted: Callable[[Row], bool]) -> frozenset[str]:
+    """The repeated blocks in which something is wanted, by their first rows; not where all blocks are wanted."""
+    found: set[str] = set()
+
+    def walk(row: Row) -> bool:
+        inside = [child.id for child in row.children if walk(child)]
+        is_wanted = wanted(row)
+        if row.times and not is_wanted:
+            found.update(block_of(row, key) for key in inside)
+        return is_wanted or bool(inside)
+
+    for row in whole.rows:
+        walk(row)
+    return frozenset(found)
 
 
 def module_classes(trace: Trace) -> dict[str, str]:
@@ -122,6 +158,26 @@ class _Grouping:
             start += period * times
         return tuple(found)
 
+    def apart(self, rows: Sequence[Row], alone: frozenset[str]) -> tuple[Row, ...]:
+        """Rows with the blocks `alone` among them outside of their rows."""
+        return tuple(part for row in rows for part in (self.parts(row, alone) if row.depth == 0 else (row,)))
+
+    def parts(self, row: Row, alone: frozenset[str]) -> Iterator[Row]:
+        """A group; of repeated blocks those before, between and after the ones that stand alone."""
+        period = _period(row)
+        blocks = [row.children[i : i + period] for i in range(0, len(row.children), period)] if row.times else []
+        if not any(block[0].id in alone for block in blocks):
+            yield dataclasses.replace(row, children=self.apart(row.children, alone))
+            return
+        for is_alone, found in groupby(blocks, lambda block: block[0].id in alone):
+            some = list(found)
+            inner = self.apart([child for block in some for child in block], alone)
+            yield from inner if is_alone or len(inner) == inner[0].depth == 1 else [self.part(row, inner, len(some))]
+
+    def part(self, run: Row, rows: tuple[Row, ...], times: int) -> Row:
+        name = run.symbol.rpartition(" x ")[0]
+        return self.group(f"rep_{rows[0].id}", f"{name} x {times}", rows, times=times)
+
     def inside(self, row: Row) -> Row:
         return dataclasses.replace(row, children=self.repeats(row.children)) if row.depth == 0 else row
 
@@ -133,6 +189,24 @@ class _Grouping:
         """A number that is equal for rows that do the same to values of the same kinds."""
         key = row.likeness if row.depth else (_what(row), tuple(map(self.shape, row.children)))
         return self.shapes.setdefault(key, len(self.shapes))
+
+
+def _period(run: Row) -> int:
+    """How many rows a repeated block has."""
+    return len(run.children) // (run.times or 1)
+
+
+def _operations(rows: Sequence[Row]) -> Iterator[Row]:
+    """The operations of level 1 in groups or outside."""
+    for row in rows:
+        yield from (row,) if row.depth else _operations(row.children)
+
+
+def _last_reads(whole: View) -> dict[str, int]:
+    """The place of the last operation of level 1 that reads each value."""
+    last = {name: _end(row) for row in _operations(whole.rows) for name in row.inputs}
+    end = _end(whole.rows[-1]) + 1 if whole.rows else 0
+    return last | dict.fromkeys((value.name for value in whole.outputs), end)
 
 
 def _part(row: Row, level: int) -> str:

@@ -21,7 +21,7 @@ from .intercept import (
 )
 from .proxies import SubclassTensorProxy, TensorProxy
 from .roots import is_simple
-from .shown import beside, instead, message, shown
+from .shown import a_kind, beside, instead, message, shown
 from .symbols import DEFAULT_CONTEXT, Context, type_text
 
 __all__ = ["Argument", "Guard", "difference", "same_metadata"]
@@ -177,7 +177,7 @@ def _leaf_difference(argument: Argument, leaf: Any, flags: bool) -> str:
     if argument.proxy is not None:
         return difference(argument.proxy, leaf, flags=flags)
     if isinstance(leaf, torch.Tensor):
-        return f"a {type(leaf).__name__} instead of {shown(argument.value)}"
+        return f"{a_kind(leaf)} instead of {shown(argument.value)}"
     return "" if same_value(leaf, argument.value) else instead(leaf, argument.value)
 
 

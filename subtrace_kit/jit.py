@@ -85,6 +85,9 @@ class _Jitted:
         self._misses = 0
         functools.update_wrapper(self, fn, updated=())
 
+    def __repr__(self) -> str:
+        return f"jit({self._name}): call it like the program; {len(self._entries)} traces so far, see explain()"
+
     def __getattr__(self, name: str) -> Any:
         if name == "fn" or not isinstance(self.fn, torch.nn.Module):
             raise AttributeError(f"a jitted function has no attribute {name!r}")

@@ -76,8 +76,9 @@ def node(row: Row, failure: str) -> Attributes:
 
 def box(row: Row) -> Attributes:
     """The box around the inside of an operation."""
-    results = ", ".join(f"{value.name}: {value.short}" for value in row.outputs)
-    label = f"<<b>{text(_name(row))}</b>  {_small(_short(results, 44))}>"
+    inside = {value.name for child in row.children for value in child.outputs}
+    results = ", ".join(f"{v.name}: {v.short}" for v in row.outputs if v.name not in inside)  # Arrows cross titles.
+    label = f"<<b>{text(_name(row))}</b>{f'  {_small(_short(results, 44))}' if results else ''}>"
     style = _BOX | {"fillcolor": _LEVELS[max(1, min(row.depth, len(_LEVELS))) - 1]}
     style["color"] = BLUE if _border(*row.outputs) else "#9aa5b1"
     return {
@@ -148,9 +149,10 @@ def _table(name: str, value: Value, color: str) -> str:
     back = (_CAPTURE if color == PURPLE else _WRAPPER)["fillcolor"]
     head = f"<b>{text(_short(name))}</b>: {text(_short(value.short))}"
     return (
-        f'<<table border="2" cellborder="1" cellspacing="3" color="{color}" bgcolor="{back}">'
+        f'<<table border="1" cellborder="1" cellspacing="2" cellpadding="0" color="{color}" bgcolor="white"><tr><td>'
+        f'<table border="0" cellborder="1" cellspacing="3" cellpadding="2" color="{color}" bgcolor="{back}">'
         f'<tr><td border="0" colspan="{len(cells)}">{head}</td></tr>'
-        f"<tr>{''.join(cells)}</tr></table>>"
+        f"<tr>{''.join(cells)}</tr></table></td></tr></table>>"
     )
 
 

@@ -93,13 +93,24 @@ function fold(open) {
   if (open === undefined) open = !shown.open[i];
   if (!open && !(shown.open[i] && shown.parents.has(i))) i = rows()[i][PARENT];
   if (i < 0 || (open && !shown.parents.has(i))) return say(open ? "nothing is inside" : "nothing is open here");
+  if (open) closeBlocks(i, -1);
   shown.open[i] = open;
   refold();
   show();
 }
 
+// Repeated blocks stand closed when the row that stands for them is opened, but for one.
+function closeBlocks(run, one) {
+  const all = rows();
+  if (!all[run][SHUT] || all[run][DEPTH] || shown.open[run]) return;
+  all.forEach((row, i) => { if (row[PARENT] === run && !row[DEPTH]) shown.open[i] = i === one; });
+}
+
 function reveal(i, message) {
-  for (let up = rows()[i][PARENT]; up >= 0; up = rows()[up][PARENT]) shown.open[up] = true;
+  for (let inner = i, up = rows()[i][PARENT]; up >= 0; inner = up, up = rows()[up][PARENT]) {
+    closeBlocks(up, inner);
+    shown.open[up] = true;
+  }
   shown.at = i;
   refold();
   if (shown.at !== i) {

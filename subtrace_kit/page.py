@@ -184,7 +184,7 @@ def _row(state: Explorer, row: Row, places: dict[str, int], sources: _Sources) -
         int(bool(row.times) or is_one(row)),
         int(state.folds.is_open(row)),
         [fragments.heading(row), fragments.facts(sheet, row, _fate(state, row), panes.seen_table(sheet, row))],
-        [sources.number("your line", user), sources.number("in the class", handler)],
+        [sources.number(fragments.line_title(row), user), sources.number("in the class", handler)],
         [row.symbol, " ".join(v.cls for v in row.outputs), row.module, row.name],
         list(row.inputs) + [n for v in row.outputs for n in (v.name, *(inner for _, inner, _ in v.inner))],
     ]

@@ -38,7 +38,7 @@ def details_pane(state: Explorer) -> str:
     beside = ""
     if state.beside and state.beside != state.label:
         names = sorted((state.label, state.beside), key=state.passes.labels.index)
-        sheets = [state.passes.sheet(name) for name in names]
+        sheets = [state.sheet if name == state.label else state.passes.sheet(name) for name in names]
         here = names.index(state.label)
         beside = side_by_side.to_html(sheets[0], sheets[1], (names[0], names[1]), state.at, here=here)
         beside = f"<h4>side by side</h4>{beside}"
@@ -72,10 +72,23 @@ def seen_table(sheet: Sheet, row: Row) -> str:
     made = {v.name for v in row.outputs if v.name not in row.inputs or v.name in row.writes}
     names = [(name, "in", start - 1) for name in row.inputs]
     names += [(name, "out", end) for name in sorted(made.union(row.writes))]
-    found = [(role, name, sheet.value_at(name, place)) for n, role, place in names for name in _plain(sheet, n)]
-    lines = [_seen(role, name, summary) for role, name, summary in dict.fromkeys(found) if summary is not None]
-    head = ("", "values", "least", "mean", "greatest", "not finite", "histogram", "in full")
-    return table(lines[:MOST_SEEN], head) if lines else ""
+    known = [(role, name, sheet.value_at(name, place)) for n, role, place in names for name in _plain(sheet, n)]
+    found = [(role, name, summary) for role, name, summary in dict.fromkeys(known) if summary is not None][:MOST_SEEN]
+    lines = [_seen(*one) for one in found]
+    head = ("", "values", "least", "mean", "greatest", "not finite", "histogram")
+    is_part = any(summary.nans or summary.infs for _, _, summary in found)
+    note = "<p>least, mean, greatest and histogram: of the finite values only</p>" if is_part else ""
+    return table(lines, head) + note + _in_full(found) if lines else ""
+
+
+def _in_full(found: list[tuple[str, str, Summary]]) -> str:
+    """The values of small tensors, which take as many lines as they need."""
+    lines = [f"<tr><td>{role}</td>{_cell(name)}{_cell(s.items, 'full')}</tr>" for role, name, s in found if s.items]
+    return f"<h4>in full</h4><table>{''.join(lines)}</table>" if lines else ""
+
+
+def _cell(words: str, kind: str = "") -> str:
+    return f'<td class="{kind}"><code>{escape(words)}</code></td>'
 
 
 def _plain(sheet: Sheet, name: str) -> list[str]:
@@ -86,7 +99,7 @@ def _plain(sheet: Sheet, name: str) -> list[str]:
 
 def _seen(role: str, name: str, seen: Summary) -> list[str]:
     numbers = ["" if n is None else f"{n:.4g}" for n in (seen.low, seen.mean, seen.high)]
-    cells = [role, name, *numbers, _not_finite(seen), bars(seen.bins), seen.items]
+    cells = [role, name, *numbers, _not_finite(seen), bars(seen.bins)]
     return [f"<code>{escape(cell)}</code>" if cell else "" for cell in cells]
 
 

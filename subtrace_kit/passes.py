@@ -11,7 +11,7 @@ import torch
 from . import ops
 from .backward import backward
 from .backward_errors import BackwardError
-from .called import expect_trace
+from .called import expect_trace, expect_whole
 from .data_guards import with_data_guards
 from .deep_copies import takes_storage, without_storage
 from .errors import TraceError
@@ -56,8 +56,7 @@ def lower(trace: Trace, *, check_backward: bool = True) -> Trace:
         ['getattr', 'aten.mul.Tensor']
     """
     expect_trace(trace, "lower")
-    if trace.failure:
-        raise TraceError("the trace of a failed program cannot be lowered", way_out="mend the program first")
+    expect_whole(trace, "lowered")
     lowered = drop_dead_code(flatten_inputs(unroll(trace)))
     if check_backward and trace.program is not None and _wants_gradient(trace):
         try_backward(trace)

@@ -11,7 +11,7 @@ from . import ops
 from .causes import HIGHER_ORDER, UNINITIALIZED, Failure, cause_of, is_declined, unsupported
 from .errors import TraceError
 from .protocol import rule_source
-from .shown import key_text, message
+from .shown import a_kind, article, key_text, message
 from .source import Source, definition, innermost
 from .values import Event, values_in
 
@@ -50,7 +50,7 @@ def changed_owner(change: Change, fn: Any) -> TraceError:
         )
     return TraceError(
         f"the program changes {change.how.removesuffix('s')}{key} of {change.owner.path or 'the module'}"
-        f" to a {type(change.value).__name__}",
+        f" to {a_kind(change.value)}",
         source=_definition(fn),
         cause="a counter, a log or a cache that is filled at the first call: a trace would repeat the recorded value",
         way_out="run the program once before tracing it if it only prepares itself; else keep the value out of it",
@@ -60,7 +60,7 @@ def changed_owner(change: Change, fn: Any) -> TraceError:
 def changed_class(tensor: torch.Tensor, cls: type, fn: Any) -> TraceError:
     """The error for a program that makes a tensor from outside one of another class."""
     return TraceError(
-        f"the program changes the class of a {cls.__name__} to {type(tensor).__name__}",
+        f"the program changes the class of {article(cls.__name__)} to {type(tensor).__name__}",
         source=_definition(fn),
         cause="an assignment to __class__: what a trace knows of a tensor holds for its class",
         way_out="build an object of the other class",
@@ -91,7 +91,7 @@ def depends_on_handlers(source: Source | None, fn: Any) -> TraceError:
 def left_changed(tensor: torch.Tensor, fn: Any) -> TraceError:
     """The error for a tensor that autograd has taken into a graph for good."""
     return TraceError(
-        f"the program writes a value with a gradient into a {type(tensor).__name__} from outside that is a view",
+        f"the program writes a value with a gradient into {a_kind(tensor)} from outside that is a view",
         source=_definition(fn),
         cause="torch cannot take such a view out of the graph again: it now requires a gradient",
         way_out="pass a clone() of it, or write under torch.no_grad()",
@@ -101,7 +101,7 @@ def left_changed(tensor: torch.Tensor, fn: Any) -> TraceError:
 def unknown_result(leaf: Any, fn: Any) -> TraceError:
     """The error for a result in which tensors may hide."""
     return TraceError(
-        f"the program returns a {type(leaf).__name__}, which may hold tensors that the trace cannot see",
+        f"the program returns {a_kind(leaf)}, which may hold tensors that the trace cannot see",
         source=_definition(fn),
         cause="an object that is no list, tuple, dict or registered pytree node",
         way_out="return its tensors, or register the class with torch.utils._pytree.register_pytree_node",
@@ -111,7 +111,7 @@ def unknown_result(leaf: Any, fn: Any) -> TraceError:
 def written_out_of_sight(tensor: torch.Tensor, fn: Any) -> TraceError:
     """The error for a tensor from outside that something wrote where nothing is recorded."""
     return TraceError(
-        f"a {type(tensor).__name__} of shape {list(tensor.shape)} from outside was written out of sight, and stays so",
+        f"{a_kind(tensor)} of shape {list(tensor.shape)} from outside was written out of sight, and stays so",
         source=_definition(fn),
         cause="another thread of the program, or one that runs beside it, writes into the same tensor",
         way_out="write it in the thread that is recorded; keep other threads off it meanwhile",

@@ -9,7 +9,7 @@ import torch
 
 from .errors import TraceError
 from .intercept import build_wrapper, flat_parts, is_wrapper_type
-from .shown import key_text, message, shown
+from .shown import a_kind, article, key_text, message, shown
 from .source import Source, building_line, definition, innermost
 
 __all__ = ["expect_protocol", "flatten", "rule_source", "try_unflatten"]
@@ -97,7 +97,7 @@ def try_unflatten(obj: torch.Tensor, names: list[str], inner: list[torch.Tensor]
             cls,
             f"{cls.__name__}.__tensor_unflatten__ returned {type(again).__name__}, not {cls.__name__}",
             "it hands back an inner tensor, or names another class",
-            f"return a {cls.__name__} made from the inner tensors",
+            f"return {article(cls.__name__)} made from the inner tensors",
             building_line(),
             "__tensor_unflatten__",
         )
@@ -177,7 +177,7 @@ def _broken(
 
 
 def _describe(value: Any) -> str:
-    return "None" if value is None else f"a {type(value).__name__}"
+    return "None" if value is None else a_kind(value)
 
 
 def hidden_tensor(value: Any, depth: int = 0) -> str | None:

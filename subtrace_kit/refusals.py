@@ -11,6 +11,7 @@ from . import ops
 from .errors import TraceError
 from .intercept import flatten_tree, in_functorch, is_wrapper_type
 from .protocol import rule_source
+from .shown import a_kind
 from .source import Source
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def of_function(func: Any, name: str, args: tuple, source: Source | None, store:
 def _reader(func: Any, args: tuple, store: Store) -> tuple[str, str, str]:
     how = ops.LEAVES_TORCH[func.__name__]
     return (
-        f"{how} takes the data of a {type(args[0]).__name__} out of torch",
+        f"{how} takes the data of {a_kind(args[0])} out of torch",
         "numbers computed outside torch would be frozen into the trace",
         "stay in torch ops",
     )
@@ -54,7 +55,7 @@ def _reader(func: Any, args: tuple, store: Store) -> tuple[str, str, str]:
 
 def _branch(func: Any, args: tuple, store: Store) -> tuple[str, str, str]:
     return (
-        f"a branch on the data of a {type(args[0]).__name__}",
+        f"a branch on the data of {a_kind(args[0])}",
         "an `if`, `while`, `and`, `not` or assert on a tensor: the trace holds only the side taken",
         "use torch.where, or take the decision outside the traced program",
     )
@@ -83,7 +84,7 @@ def _node_hook(func: Any, args: tuple, store: Store) -> tuple[str, str, str] | N
         return None
     if (module := _module_of_hook(args[-1])) is not None:
         return (
-            f"a backward hook of a {type(module).__name__} (register_full_backward_hook or one of its kin)",
+            f"a backward hook of {a_kind(module)} (register_full_backward_hook or one of its kin)",
             "torch hangs it on an autograd node of the recorded run: a trace would run without it",
             "remove it before tracing; put Tensor.register_hook on the module's inputs and outputs into the program",
         )
@@ -121,7 +122,7 @@ def _set(func: Any, args: tuple, store: Store) -> tuple[str, str, str] | None:
     if func.__self__.__name__ != "data" or not is_wrapper_type(type(args[0])):
         return None
     return (
-        f"assigning .data of a {type(args[0]).__name__} cannot be traced",
+        f"assigning .data of {a_kind(args[0])} cannot be traced",
         "it replaces the outer shell and leaves the inner tensors as they were",
         "write into the tensor with copy_",
     )
@@ -160,7 +161,7 @@ def branch_on_number(source: Source | None) -> TraceError:
 def unknown_origin(tensor: torch.Tensor, source: Source | None) -> TraceError:
     """The error for a tensor that the recorder has not seen and that no variable holds."""
     return TraceError(
-        f"a {type(tensor).__name__} of shape {list(tensor.shape)} of unknown origin",
+        f"{a_kind(tensor)} of shape {list(tensor.shape)} of unknown origin",
         source=source,
         cause="it was made where nothing is recorded (torch.Tensor([...]), another thread, C++, `._base`),"
         " or kept where nobody looks",

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from .bindings import quickest_call
+from .called import expect_whole
 from .codegen import generate
 from .errors import TraceError
 from .guards import difference, same_value
@@ -262,7 +263,12 @@ def _unknown(args: tuple, kwargs: dict) -> dict[str, Any] | None:
 
 
 def runner(trace: Trace) -> Runner:
-    """The compiled form of a trace, made at its first use."""
+    """The compiled form of a trace, made at its first use.
+
+    Raises:
+        TraceError: It is the trace of a failed program.
+    """
+    expect_whole(trace, "run")
     found = trace.__dict__.get("_runner")
     if found is None:
         found = Runner(trace)

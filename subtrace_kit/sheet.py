@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from .fold import Chosen, is_one, predicate
+from .groups import blocks_with, split
 from .listing import Listing, Names
 from .rows import Row, View
 from .seen import Seen, Summary
@@ -22,11 +23,13 @@ class Folds:
         depth: The deepest level that is shown; None shows all.
         opened: Ids of rows that are open all the same.
         closed: Ids of rows that are closed all the same.
+        apart: Repeated blocks that stand outside of their row, by the ids of their first rows.
     """
 
     depth: int | None = 1
     opened: frozenset[str] = frozenset()
     closed: frozenset[str] = frozenset()
+    apart: frozenset[str] = frozenset()
 
     def is_open(self, row: Row) -> bool:
         """Whether what is inside a row is shown."""
@@ -58,10 +61,12 @@ class Sheet:
     Args:
         view: The view, with all its rows.
         first: What the inputs and captured tensors were, where the trace was recorded with values.
+        whole: The sheet that this one is made of, where blocks stand outside of their rows in it.
     """
 
     view: View
     first: tuple[Seen, ...] = ()
+    whole: Sheet | None = None
     _shown: dict[tuple[Folds, str], tuple[tuple[Line, ...], dict[str, int]]] = field(default_factory=dict)
     _found: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
@@ -72,12 +77,18 @@ class Sheet:
 
     @cached_property
     def order(self) -> dict[str, int]:
-        """The place of each row among all."""
+        """The place of each row among all; a part of a row of blocks has that of the first row in it."""
+        if self.whole is not None:
+            order = dict(self.whole.order)
+            parts = [row for key, row in self.rows.upper.items() if key not in order]
+            return order | {row.id: order[row.children[0].id] for row in parts}
         return {key: place for place, key in enumerate(self.rows)}
 
     @cached_property
     def values(self) -> Names:
         """Every value by name."""
+        if self.whole is not None:
+            return self.whole.values
         return Names(self.rows)
 
     @cached_property
@@ -97,6 +108,8 @@ class Sheet:
     @cached_property
     def history(self) -> dict[str, list[tuple[int, Summary]]]:
         """What each value was, and from which place among the rows on."""
+        if self.whole is not None:
+            return self.whole.history
         found: dict[str, list[tuple[int, Summary]]] = {seen.name: [(-1, seen.summary)] for seen in self.first}
         if not found and not any(row.seen for row in self.rows.upper.values()):
             return found  # Recorded without values: nothing has to be looked through.
@@ -175,7 +188,8 @@ class Sheet:
                 says where.
         """
         if text not in self._found:
-            self._found[text] = tuple(self._search(text.strip().lower())) if text.strip() else ()
+            found = self.whole.find(text) if self.whole else self._search(text.strip().lower()) if text.strip() else ()
+            self._found[text] = tuple(key for key in found if not self.whole or key in self.rows)
         return self._found[text]
 
     def _search(self, text: str) -> Iterator[str]:
@@ -196,8 +210,13 @@ class Sheet:
         folded, opened = predicate(self.view, collapse), predicate(self.view, expand)
         closed = frozenset(row.id for row in (() if collapse is None else self.view.walk()) if folded(row))
         wanted = {row.id for row in (() if expand is None else self.view.walk()) if opened(row)}
-        around = {row.id for key in wanted for row in self.above(key)}
-        return Folds(depth, frozenset(wanted | around), closed - wanted - around)
+        around = {row.id for key in wanted for row in self.above(key) if not row.times}
+        apart = frozenset() if expand is None else blocks_with(self.view, lambda row: row.id in wanted)
+        return Folds(depth, frozenset(wanted | around), closed - wanted - around, apart)
+
+    def split(self, apart: frozenset[str]) -> Sheet:
+        """The same pass with some blocks outside of their rows, see `groups.split`."""
+        return Sheet(split(self.view, apart), self.first, self) if apart else self
 
 
 def _mentions(row: Row) -> set[str]:

@@ -12,7 +12,7 @@ import torch
 from .intercept import unwatched
 from .symbols import dtype_text
 
-__all__ = ["beside", "holds_tensor", "instead", "key_text", "message", "shown"]
+__all__ = ["a_kind", "article", "beside", "holds_tensor", "instead", "key_text", "message", "shown"]
 
 _LONGEST, _DEPTH, _ITEMS = 300, 4, 20
 
@@ -32,6 +32,16 @@ def shown(value: Any) -> str:
     """
     text = _safely(lambda: _text(value, 0), value)
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+
+
+def article(name: str) -> str:
+    """A name after its article: `a Tensor`, `an int`."""
+    return f"a{'n' * (name[:1].lower() in tuple('aeiou'))} {name}"
+
+
+def a_kind(value: Any) -> str:
+    """What kind of thing a value is, by its class: `an int`."""
+    return article(type(value).__name__)
 
 
 def instead(found: Any, wanted: Any) -> str:

@@ -7,12 +7,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .backward import backward
+from .called import no_trace
 from .collecting import no_collection
 from .errors import TraceError
 from .groups import grouped, module_classes
 from .passes import lower, unroll
 from .proxies import TensorProxy
 from .sheet import Sheet
+from .shown import a_kind
 from .trace import Ledger, Trace
 from .view import view
 
@@ -38,6 +40,7 @@ class Passes:
     error: str = ""
     _made: dict[str, Trace | str] = field(default_factory=dict)
     _sheets: dict[str, Sheet] = field(default_factory=dict)
+    _parted: dict[tuple[str, frozenset[str]], Sheet] = field(default_factory=dict)
     kept: dict[object, object] = field(default_factory=dict)
 
     @classmethod
@@ -47,10 +50,12 @@ class Passes:
         Raises:
             TraceError: The error has no trace.
         """
+        if isinstance(given, TraceError) and given.trace is None:
+            raise no_trace(given)
         trace = given.trace if isinstance(given, TraceError) else given
         if not isinstance(trace, Trace):
             raise TraceError(
-                f"there is no trace to explore in this {type(given).__name__}",
+                f"there is no trace to explore in {a_kind(given)}",
                 cause="explore() takes a trace, or a TraceError that arose while a program was recorded",
                 way_out="explore(subtrace_kit.trace(fn)(*args))",
             )
@@ -58,7 +63,7 @@ class Passes:
         for label, other in (more or {}).items():
             if not isinstance(other, Trace):
                 raise TraceError(
-                    f"passes={{{label!r}: ...}} is a {type(other).__name__}, not a trace",
+                    f"passes={{{label!r}: ...}} is {a_kind(other)}, not a trace",
                     way_out="give traces by the name that is shown: passes={'mine': t}",
                 )
         made = {label: _constant(other) for label, other in (more or {}).items()}
@@ -86,7 +91,12 @@ class Passes:
             raise TraceError(f"there is no pass {label!r}", way_out=f"choose one of {', '.join(self.labels)}")
 
     def problem(self, label: str) -> str:
-        """Why a pass cannot be made, empty where it can."""
+        """Why a pass cannot be made, empty where it can.
+
+        Raises:
+            TraceError: There is no such pass.
+        """
+        self.check(label)
         made = self._make(label)
         return made if isinstance(made, str) else ""
 
@@ -94,20 +104,31 @@ class Passes:
         """The trace of a pass.
 
         Raises:
-            TraceError: The pass cannot be made.
+            TraceError: There is no such pass, or it cannot be made.
         """
+        self.check(label)
         made = self._make(label)
         if isinstance(made, str):
             raise TraceError(made)
         return made
 
-    def sheet(self, label: str) -> Sheet:
-        """The rows of a pass, in groups."""
+    def sheet(self, label: str, apart: frozenset[str] = frozenset()) -> Sheet:
+        """The rows of a pass, in groups; some repeated blocks outside of theirs."""
+        if apart:
+            return self._split(label, apart)
         if label not in self._sheets:
             trace = self.trace(label)
             with no_collection():
                 self._sheets[label] = Sheet(grouped(view(trace), module_classes(trace)), trace.seen)
         return self._sheets[label]
+
+    def _split(self, label: str, apart: frozenset[str]) -> Sheet:
+        if (label, apart) not in self._parted:
+            made = self.sheet(label).split(apart)
+            if len(self._parted) > 3:
+                del self._parted[next(iter(self._parted))]
+            self._parted[label, apart] = made
+        return self._parted[label, apart]
 
     def fate(self, label: str, names: Collection[str]) -> str:
         """What becomes of the wrapper objects of these names when the program is lowered, as text."""

@@ -14,7 +14,7 @@ import torch
 
 from . import __version__, ops
 from .attached import attribute_guards
-from .called import expect_program, with_program
+from .called import Tracer, expect_program
 from .collecting import no_collection
 from .errors import TraceError
 from .facts import answer
@@ -108,7 +108,7 @@ def trace(
                 return record(fn, args, kwargs)
         return record(fn, args, kwargs, values=values)
 
-    return with_program(start, fn)
+    return Tracer(start, fn)
 
 
 def record(

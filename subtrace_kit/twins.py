@@ -11,6 +11,7 @@ import torch
 from .errors import TraceError
 from .guards import plain_leaves
 from .intercept import base_of, build_wrapper, flat_parts, flatten_tree, is_view, is_wrapper_type, unflatten_tree
+from .shown import a_kind
 from .source import Source
 
 __all__ = ["NeedsTwins", "changes_graph", "leaf_ancestors", "with_twins"]
@@ -23,7 +24,7 @@ class NeedsTwins(TraceError):
 def needs_twins(tensor: torch.Tensor, source: Source | None) -> NeedsTwins:
     """What is said if no stand-in can be made: for a captured tensor, or one that shares memory with another."""
     return NeedsTwins(
-        f"the program changes the graph behind a {type(tensor).__name__} from outside, which torch cannot undo",
+        f"the program changes the graph behind {a_kind(tensor)} from outside, which torch cannot undo",
         source=source,
         cause="a write with a gradient into a tensor that is a view or the result of an op, detach_ or retain_grad",
         way_out="pass the tensor as an argument of its own; pass a clone() of a view, or write under torch.no_grad()",

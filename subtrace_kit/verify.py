@@ -12,7 +12,7 @@ import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
-from .called import expect_trace
+from .called import expect_trace, expect_whole
 from .comparison import Comparison
 from .copies import Given
 from .errors import TraceError
@@ -62,7 +62,8 @@ def verify(
         True
     """
     expect_trace(trace, "verify", ", *args")
-    if trace.failure or trace.program is None:
+    expect_whole(trace, "verified")
+    if trace.program is None:
         raise TraceError("this trace has no program to compare with", way_out="verify a trace that trace() returned")
     made_up = not (args or kwargs) and bool(trace.guard.arguments)
     given = _made_up(trace) if made_up else (args, kwargs)

@@ -60,3 +60,34 @@ def test_a_trace_takes_its_parameters_by_name_too_and_says_which_are_missing():
     assert trace(y=X, x=X * 2).tolist() == trace(X * 2, y=X).tolist() == [1, 1]
     with pytest.raises(TraceError, match="the arguments: y not given"):
         trace(X)
+
+
+def test_what_trace_of_a_function_returns_says_what_it_is():
+    assert repr(subtrace_kit.trace(f)) == "trace(f): call it with the program's arguments"
+    assert repr(subtrace_kit.trace(torch.nn.ReLU())) == "trace(fn): call it with the program's arguments"
+    assert repr(subtrace_kit.jit(f)) == "jit(f): call it like the program; 0 traces so far, see explain()"
+
+
+@pytest.mark.parametrize("call", [subtrace_kit.explore, lambda t: subtrace_kit.save_html(t, "x.html")])
+def test_the_missing_second_call_is_named(call):
+    with pytest.raises(TraceError, match=r"takes a trace, not trace\(f\)") as caught:
+        call(subtrace_kit.trace(f))
+    assert "subtrace_kit.trace(f)(*args)" in caught.value.way_out
+
+
+def test_the_trace_of_a_failed_program_is_not_run():
+    def fails(x):
+        return x.sin() @ torch.ones(7)
+
+    with pytest.raises(TraceError) as failed:
+        subtrace_kit.trace(fails)(X)
+    t = failed.value.trace
+    for run in (
+        t,
+        lambda x: subtrace_kit.verify(t, x),
+        lambda x: subtrace_kit.lower(t),
+        lambda x: subtrace_kit.backward(t),
+    ):
+        with pytest.raises(TraceError, match=r"the trace of a failed program cannot be \w+: RuntimeError in") as caught:
+            run(X)
+        assert caught.value.cause.startswith("fails failed while it was recorded")

@@ -255,7 +255,7 @@ def test_an_error_is_opened_by_its_trace() -> None:
 
 @pytest.mark.parametrize("given", [TraceError("no"), None, torch.ones(1)])
 def test_what_has_no_trace_is_refused(given: Any) -> None:
-    with pytest.raises(TraceError, match="there is no trace to explore"):
+    with pytest.raises(TraceError, match=r"no trace"):
         start(given)
 
 

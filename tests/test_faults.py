@@ -192,7 +192,7 @@ def test_a_python_value_put_into_a_container_is_refused_and_given_back():
         return xs[0]
 
     seen = {}
-    with pytest.raises(TraceError, match=r"the program changes item\['calls'\] of seen to a int"):
+    with pytest.raises(TraceError, match=r"the program changes item\['calls'\] of seen to an int"):
         subtrace_kit.trace(program)([torch.ones(2)], seen)
     assert seen == {}
 

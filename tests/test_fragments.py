@@ -9,6 +9,7 @@ from subtrace_kit.fragments import details, label, lines_of, snippet
 from subtrace_kit.groups import grouped
 from subtrace_kit.sheet import Folds, Sheet
 from subtrace_kit.source import Source
+from subtrace_kit.symbols import Kind
 from subtrace_kit.trace import Construction
 from subtrace_kit.view import view
 
@@ -104,6 +105,21 @@ def test_the_users_line_stands_beside_that_of_the_class(model: Source) -> None:
         assert lines_of(shown, shown.rows[key]) == (model, handler)
     text = details(shown, "op_0")
     assert text.index("your line: model.py:10") < text.index("in the class: model.py:15")
+
+
+def test_a_group_shows_the_users_first_line_and_how_many_there_are(model: Source) -> None:
+    other, handler = Source(model.file, 12), Source(model.file, 15)
+    inner = call("aten.sin.default", (W,), plain("t"), source=handler)
+    rows = (
+        call("getattr", (X, "a"), plain("x_a"), module="fc", kind=Kind.PRIM),
+        call("torch.sin", (W,), plain("t"), inner, source=model, module="fc"),
+        call("torch.cos", (W,), plain("u"), source=other, module="fc"),
+    )
+    shown = Sheet(grouped(view(make(rows))))
+    (group,) = shown.view.rows
+    assert lines_of(shown, group) == (model, handler)
+    assert "your lines, the first of 2: model.py:10" in details(shown, group.id)
+    assert "your line: model.py:12" in details(shown, "op_2")
 
 
 def test_lowered_operations_know_both_lines(model: Source) -> None:

@@ -35,9 +35,9 @@ def add(held):
 
 
 def test_counters():
-    assert on({"n": 0}, lambda d: d.update(n=1)) == "the program changes item['n'] of held to a int"
+    assert on({"n": 0}, lambda d: d.update(n=1)) == "the program changes item['n'] of held to an int"
     assert on([0], lambda d: d.append(1)) == "the program changes item of held to a list"
-    assert on(types.SimpleNamespace(n=0), add) == "the program changes attribute 'n' of held to a int"
+    assert on(types.SimpleNamespace(n=0), add) == "the program changes attribute 'n' of held to an int"
     assert "of COUNT" in on(None, raise_count, lambda: COUNT)
     assert COUNT == 0
 
@@ -51,7 +51,7 @@ def test_a_counter_of_a_class():
         return x * Local.n
 
     told = refused_at_once(lambda: (program, nothing, lambda: Local.n))
-    assert told == "the program changes attribute 'n' of Local.n to a int"
+    assert told == "the program changes attribute 'n' of Local.n to an int"
 
 
 def test_a_counter_of_a_module_and_of_a_function():
@@ -59,7 +59,7 @@ def test_a_counter_of_a_module_and_of_a_function():
     net.n = 0
     net.register_forward_hook(lambda module, args, out: add(module))
     assert refused_at_once(lambda: (net, nothing, lambda: net.n)) == (
-        "the program changes attribute 'n' of the module to a int"
+        "the program changes attribute 'n' of the module to an int"
     )
 
     def program(x):
@@ -78,7 +78,7 @@ def test_a_variable():
         count += 1
         return x * count
 
-    assert "of count to a int" in refused_at_once(lambda: (program, nothing, lambda: count))
+    assert "of count to an int" in refused_at_once(lambda: (program, nothing, lambda: count))
 
 
 def test_sets_and_deques():

@@ -130,6 +130,6 @@ def test_an_empty_trace_is_a_page() -> None:
 
 
 def test_what_has_no_trace_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(TraceError, match="no trace to explore"):
+    with pytest.raises(TraceError, match="has no trace"):
         save_html(TraceError("no"), tmp_path / "page.html")
     assert not (tmp_path / "page.html").exists()

@@ -50,7 +50,16 @@ def test_nan_and_inf_are_told_apart_in_large_tensors() -> None:
 
     x = torch.tensor([-1.0, 0.0, 0.0, *[1.0] * 17])
     state = start(subtrace_kit.trace(lost, values=True)(x))
-    assert "<code>1 nan, 2 inf of 20</code>" in seen_table(state.sheet, state.row)  # type: ignore[arg-type]
+    shown = seen_table(state.sheet, state.row)  # type: ignore[arg-type]
+    assert "<code>1 nan, 2 inf of 20</code>" in shown
+    assert "least, mean, greatest and histogram: of the finite values only" in shown
+
+
+def test_small_tensors_in_full_take_as_many_lines_as_they_need() -> None:
+    state = start(subtrace_kit.trace(lambda x: x + 1, values=True)(torch.arange(3.0)))
+    shown = seen_table(state.sheet, state.row)  # type: ignore[arg-type]
+    assert '<td class="full"><code>[1, 2, 3]</code></td>' in shown
+    assert "finite values only" not in shown
 
 
 def test_other_kinds_of_tensors() -> None:

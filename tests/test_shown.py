@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import subtrace_kit
-from subtrace_kit.shown import beside, instead, key_text, message, shown
+from subtrace_kit.shown import a_kind, article, beside, instead, key_text, message, shown
 from subtrace_kit.source import Source
 
 
@@ -89,3 +89,8 @@ def test_jit_traces_anew_where_a_tensor_cannot_be_printed():
 def test_a_line_of_a_notebook_cell():
     assert Source("/tmp/ipykernel_123/456.py", 3, "f").describe() == "cell:3 in f"
     assert Source("/tmp/model.py", 3, "f").describe() == "/tmp/model.py:3 in f"
+
+
+def test_articles():
+    assert [article(name) for name in ("int", "Tensor", "Owner", "")] == ["an int", "a Tensor", "an Owner", "a "]
+    assert a_kind([]) == "a list"

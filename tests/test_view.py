@@ -25,6 +25,7 @@ from subtrace_kit.errors import TraceError
 from subtrace_kit.explorer import start
 from subtrace_kit.flow import flow
 from subtrace_kit.fold import fold, outline, section
+from subtrace_kit.groups import grouped
 from subtrace_kit.symbols import Kind
 from subtrace_kit.trace import Construction
 from subtrace_kit.view import Row, Value, View, view
@@ -170,9 +171,9 @@ def test_expand_opens_what_encloses_it() -> None:
 
 def test_collapse_by_module() -> None:
     inside = call("aten.t.default", (W,), plain("u")), call("aten.t.default", (plain("u"),), plain("v"))
-    trace = make([call("torch.f", (W,), plain("v"), *inside, module="fc1")])
-    assert fold(view(trace)).size == 2
-    assert fold(view(trace), collapse="fc1").size == 1
+    shown = grouped(view(make([call("torch.f", (W,), plain("v"), *inside, module="fc1")])))
+    assert fold(shown).size == 2
+    assert fold(shown, collapse="fc1").size == 1
 
 
 def test_a_name_of_nothing_is_refused() -> None:
