@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import threading
 import types
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -13,6 +14,7 @@ from .intercept import direct_call
 
 __all__ = ["with_constants"]
 
+_one_at_a_time = threading.Lock()  # up to Python 3.12, threads that parse at once disturb each other
 NO_CALLS: Mapping[int, Callable[..., Any]] = types.MappingProxyType({})
 
 
@@ -36,6 +38,13 @@ def with_constants(
         >>> list(constants)
         ['constant 0']
     """
+    with _one_at_a_time:
+        return _with_constants(source, file, name, calls)
+
+
+def _with_constants(
+    source: str, file: str, name: str, calls: Mapping[int, Callable[..., Any]]
+) -> tuple[Any, dict[str, Any]]:
     tree = ast.parse(source, file)
     writer = _Constants(calls)
     for part in tree.body:
