@@ -11,6 +11,7 @@ from typing import Any
 import lab
 import pytest
 import torch
+from test_groups import blocks
 
 import subtrace_kit
 from subtrace_kit.zoo import TwoTensor
@@ -161,3 +162,21 @@ def test_the_page(page: Any, tmp_path: Path) -> None:
     with page.expect_download() as download:
         page.click('button:text-is("Save png")')
     assert download.value.suggested_filename == "program.png"
+
+
+def test_on_the_page_only_the_block_opens_that_is_found(page: Any, tmp_path: Path) -> None:
+    path = subtrace_kit.save_html(blocks(12), tmp_path / "page.html", depth=1)
+    page.goto(path.as_uri())
+    status(page, "as written: 1 of 2 shown")
+    page.keyboard.press("End")
+    page.keyboard.press("ArrowRight")
+    status(page, "2 of 14 shown")
+    page.keyboard.press("ArrowLeft")
+    page.keyboard.press("/")
+    page.keyboard.type("name:t3")
+    page.keyboard.press("Enter")
+    status(page, "7 of 17 shown")
+    assert page.inner_text('#list [aria-selected="true"]').strip().endswith("blocks.3.act  (1 operation)")
+    page.goto(subtrace_kit.save_html(blocks(12), tmp_path / "named.html", expand="blocks.3").as_uri())
+    status(page, "1 of 7 shown")
+    assert page.inner_text("#list").count(" x ") == 2
