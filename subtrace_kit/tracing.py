@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import enum
 import functools
 import inspect
@@ -156,7 +157,7 @@ class _Recording:
         self.twins = twins  # whether arguments are stand-ins for those of the caller
         self.fn, self.args, self.kwargs = fn, args, kwargs
         self.positional = _parameter_names(fn, args)
-        for name in TEXT_NAMES.intersection(kwargs):
+        for name in (name for name in kwargs if name in TEXT_NAMES and not hasattr(builtins, name)):
             raise TraceError(
                 f"an argument that is given by the name {name}",
                 cause="the text of a trace calls something else by this name",
