@@ -6,15 +6,15 @@ import dataclasses
 import re
 import reprlib
 from collections.abc import Hashable, Iterable, Mapping
-from typing import Any
+from functools import cached_property
+from typing import Any, ClassVar
 
-from .lazy import lazy
 from .proxies import Proxy, SubclassTensorProxy
 from .rows import Row, Value
 from .seen import Seen
 from .source import Source
 from .symbols import BoundSymbol, Kind, type_text
-from .touched import arguments_of, count, inner_of, likeness, mentions, modules, outputs_of, touched
+from .touched import arguments_of, count, inner_of, likeness, mentions, modules, touched
 from .trace import Construction
 
 __all__ = ["Reader"]
@@ -34,7 +34,7 @@ class Reader:
     def value(self, proxy: Proxy) -> Value:
         """The value of a proxy."""
         if (found := self.known.get(id(proxy))) is None:
-            found = self.known[id(proxy)] = _ProxyValue._of(proxy)
+            found = self.known[id(proxy)] = _ProxyValue._of(proxy=proxy)
         return found
 
     def values(self, proxies: Iterable[Proxy]) -> tuple[Value, ...]:
@@ -43,37 +43,50 @@ class Reader:
 
     def row(self, bound: BoundSymbol, key: str, depth: int, failing: bool) -> Row:
         """The row of a bound symbol."""
-        return _BoundRow._of(self, bound, key, depth, failing)
+        made: Row = _BoundRow._of(reader=self, bound=bound, id=key, depth=depth, failing=failing)
+        return made
 
     def fate(self, bound: BoundSymbol) -> tuple[str, str]:
         """Whether the object of a constructor is kept or elided, and why."""
         if bound.symbol.kind is not Kind.CONSTRUCTOR:
             return "", ""
-        entry = next((self.ledger[p.name] for p in outputs_of(bound) if p.name in self.ledger), None)
+        entry = next((self.ledger[p.name] for p in bound.outputs if p.name in self.ledger), None)
         if entry is None:
             return "kept", ""
         return "kept" if entry.kept else "elided", entry.reason
 
 
-class _ProxyValue(Value):
-    """A value whose texts are made when they are looked at."""
+class _LookedUp:
+    """Stands for an object of a dataclass, whose fields are worked out when they are looked at."""
 
-    __qualname__ = "Value"  # as it prints
-    proxy: Proxy
+    _kind: ClassVar[Any]
 
     def __new__(cls, /, *fields: Any, **named: Any) -> Any:
-        return Value(*fields, **named)  # What `dataclasses.replace` makes of it says all itself.
+        return cls._kind(*fields, **named)  # What `dataclasses.replace` makes of it says all itself.
 
     @classmethod
-    def _of(cls, proxy: Proxy) -> Value:
-        made: Value = object.__new__(cls)
-        object.__setattr__(made, "proxy", proxy)
+    def _of(cls, **kept: Any) -> Any:
+        made = object.__new__(cls)
+        for name, value in kept.items():
+            object.__setattr__(made, name, value)
         return made
 
     def __eq__(self, other: object) -> bool:
-        return self is other or _same(Value, self, other)
+        if self is other:
+            return True
+        names = [field.name for field in dataclasses.fields(self._kind)]
+        return isinstance(other, self._kind) and all(getattr(self, name) == getattr(other, name) for name in names)
 
-    __hash__ = Value.__hash__
+    def __hash__(self) -> int:
+        return int(self._kind.__hash__(self))
+
+
+class _ProxyValue(_LookedUp, Value):
+    """A value whose texts are made when they are looked at."""
+
+    __qualname__ = "Value"  # as it prints
+    _kind = Value
+    proxy: Proxy
 
     @property
     def name(self) -> str:
@@ -83,55 +96,37 @@ class _ProxyValue(Value):
     def cls(self) -> str:
         return self.proxy.cls.__name__ if isinstance(self.proxy, SubclassTensorProxy) else ""
 
-    @lazy
+    @cached_property
     def type(self) -> str:
         return type_text(self.proxy)
 
-    @lazy
+    @cached_property
     def short(self) -> str:
         return self.type[: self.type.index(" {", len(self.cls))] if self.cls else self.type
 
-    @lazy
+    @cached_property
     def inner(self) -> tuple[tuple[str, str, str], ...]:
         if not isinstance(self.proxy, SubclassTensorProxy):
             return ()
         return tuple((".".join(path), p.name, type_text(p)) for path, p in self.proxy.leaves())
 
-    @lazy
+    @cached_property
     def metadata(self) -> str:
         metadata = getattr(self.proxy, "metadata", None)
         return "" if metadata is None else _repr(metadata)
 
-    @lazy
+    @cached_property
     def names(self) -> list[str]:
         return [self.name, *inner_of(self.proxy)]
 
 
-class _BoundRow(Row):
+class _BoundRow(_LookedUp, Row):
     """A row that keeps its bound symbol, and looks into it when it is looked at itself."""
 
     __qualname__ = "Row"  # as it prints
+    _kind = Row
     reader: Reader
     bound: BoundSymbol
-
-    def __new__(cls, /, **fields: Any) -> Any:
-        return Row(**fields)  # What `dataclasses.replace` makes of it says all itself.
-
-    @classmethod
-    def _of(cls, reader: Reader, bound: BoundSymbol, key: str, depth: int, failing: bool) -> Row:
-        made: Row = object.__new__(cls)
-        keep = object.__setattr__
-        keep(made, "id", key)
-        keep(made, "depth", depth)
-        keep(made, "reader", reader)
-        keep(made, "bound", bound)
-        keep(made, "failing", failing)
-        return made
-
-    def __eq__(self, other: object) -> bool:
-        return self is other or _same(Row, self, other)
-
-    __hash__ = Row.__hash__
 
     @property
     def symbol(self) -> str:
@@ -157,7 +152,7 @@ class _BoundRow(Row):
     def seen(self) -> tuple[Seen, ...]:
         return self.bound.seen
 
-    @lazy
+    @cached_property
     def children(self) -> tuple[Row, ...]:
         last = len(self.bound.subsymbols) - 1
         return tuple(
@@ -167,34 +162,34 @@ class _BoundRow(Row):
             ]
         )
 
-    @lazy
+    @cached_property
     def call(self) -> str:
         return _call(self.bound)
 
-    @lazy
+    @cached_property
     def outputs(self) -> tuple[Value, ...]:
-        return self.reader.values(outputs_of(self.bound))
+        return self.reader.values(self.bound.outputs)
 
-    @lazy
+    @cached_property
     def inputs(self) -> tuple[str, ...]:
         reads, writes = touched(self.bound)
         object.__setattr__(self, "writes", writes)
         return tuple(reads)
 
-    @lazy
+    @cached_property
     def writes(self) -> tuple[str, ...]:
         return touched(self.bound)[1]
 
-    @lazy
+    @cached_property
     def wrapper(self) -> bool:
-        taking_part = (*arguments_of(self.bound), *outputs_of(self.bound))
+        taking_part = (*arguments_of(self.bound), *self.bound.outputs)
         return any(isinstance(proxy, SubclassTensorProxy) for proxy in taking_part)
 
-    @lazy
+    @cached_property
     def construction(self) -> str:
         return self.reader.fate(self.bound)[0]
 
-    @lazy
+    @cached_property
     def reason(self) -> str:
         return self.reader.fate(self.bound)[1]
 
@@ -211,12 +206,6 @@ class _BoundRow(Row):
     @property
     def likeness(self) -> Hashable:
         return likeness(self.bound), self.construction, self.failing
-
-
-def _same(kind: type, one: object, other: object) -> bool:
-    """Whether two objects of a dataclass say the same, however they are made."""
-    names = [field.name for field in dataclasses.fields(kind)]
-    return isinstance(other, kind) and all(getattr(one, name) == getattr(other, name) for name in names)
 
 
 # --------------------------------------------------------------------------------------------- texts

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -111,19 +112,19 @@ def no_trace(error: TraceError) -> TraceError:
     )
 
 
-def expect_program(fn: Any, call: str, given: tuple[Any, ...], named: Mapping[str, Any]) -> None:
+def expect_program(fn: Any, asked: Callable[..., Any], given: tuple[Any, ...], named: Mapping[str, Any]) -> None:
     """Make sure that `trace` or `jit` got a function and nothing else.
 
     Args:
         fn: What was given first.
-        call: `trace` or `jit`.
+        asked: The function `trace` or `jit`.
         given: What else was given by position.
         named: What was given by a name that is no option.
 
     Raises:
         TraceError: The error shows the call that was meant.
     """
-    program = getattr(fn, "traced_program", fn)
+    call, program = asked.__name__, getattr(fn, "traced_program", fn)
     if program is not fn:
         what, cause = (
             f"{call}() takes a function, not trace({name_of(program)})",
@@ -132,7 +133,7 @@ def expect_program(fn: Any, call: str, given: tuple[Any, ...], named: Mapping[st
     elif not callable(fn):
         what = f"{call}() takes a function or an nn.Module, not {a_kind(fn)}"
         cause = "the result of a call was given instead of the function"
-    elif near := [(name, close) for name in named if (close := _option(name, call)) is not None]:
+    elif near := [(name, close) for name in named if (close := _option(name, asked)) is not None]:
         name, close = near[0]
         raise TraceError(
             f"{call}() has no option {name!r}",
@@ -148,12 +149,10 @@ def expect_program(fn: Any, call: str, given: tuple[Any, ...], named: Mapping[st
     raise TraceError(what, cause=cause, way_out=f"subtrace_kit.{call}({name_of(program)})({arguments})")
 
 
-_OPTIONS = {"trace": ("fake", "values"), "jit": ("backend",)}
-
-
-def _option(name: str, call: str) -> str | None:
-    """The option that a name is nearest to, if to any."""
-    return next(iter(difflib.get_close_matches(name, _OPTIONS.get(call, ()), n=1, cutoff=0.75)), None)
+def _option(name: str, asked: Callable[..., Any]) -> str | None:
+    """The option of a function that a name is nearest to, if to any."""
+    options = [p.name for p in inspect.signature(asked).parameters.values() if p.kind is p.KEYWORD_ONLY]
+    return next(iter(difflib.get_close_matches(name, options, n=1, cutoff=0.75)), None)
 
 
 def _listed(given: tuple[Any, ...], named: Mapping[str, Any]) -> str:

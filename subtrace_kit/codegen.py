@@ -13,7 +13,7 @@ from .helpers import HELPERS
 from .intercept import flatten_tree, is_custom_node
 from .last_use import last_uses
 from .literals import Literals
-from .naming import TEXT_NAMES, identifier
+from .naming import TEXT_BUILTINS, TEXT_NAMES, identifier
 from .proxies import NumberProxy, Proxy, TensorProxy
 from .statements import statement
 from .symbols import BoundSymbol, Context, proxies_in
@@ -108,7 +108,8 @@ class _Writer:
         guard = self.trace.guard
         captured = [*(c.proxy.name for c in self.trace.captures), *(owner.name for owner in self.trace.owners)]
         keywords = [*guard.keywords, *captured]
-        self.renamed = {name: self.literals.fresh(name) for name in guard.positional if name in TEXT_NAMES}
+        needed = TEXT_NAMES | TEXT_BUILTINS
+        self.renamed = {name: self.literals.fresh(name) for name in guard.positional if name in needed}
         positional = [self.renamed.get(name, name) for name in guard.positional]
         parameters = [*positional, *(["*", *keywords] if keywords else [])]
         self.program.signature = f"def {self.trace.name}({', '.join(parameters)}):"

@@ -6,7 +6,8 @@ from typing import Any
 
 import torch
 
-from .guards import same_metadata, same_sizes, tensor_fields
+from .equality import same_metadata, same_sizes
+from .guards import tensor_fields
 from .intercept import flat_parts, is_wrapper_type, no_torch_function
 from .outcome import FACTS, Facts, Outcome
 from .report import CLOSE, DIFFERS, SAME, Check

@@ -27,11 +27,10 @@ class Notes:
 
     Args:
         backend: The backend's name.
-        total: How many operations the trace has.
     """
 
-    def __init__(self, backend: str, total: int) -> None:
-        self.backend, self.total = backend, total
+    def __init__(self, backend: str) -> None:
+        self.backend = backend
         self.compiled: list[CompiledPart] = []
         self.stay: Counter[str] = Counter()
 
@@ -111,7 +110,7 @@ def with_compiled_parts(trace: Trace, backend: Backend, options: dict[str, Any])
         return trace, None
     with torch.inference_mode(False), torch.no_grad():
         pieces = cut(trace)
-        notes = Notes(backend.name, len(trace.bound_symbols))
+        notes = Notes(backend.name)
         notes.stay += pieces.stay
         body = tuple(_body(trace, pieces, backend, options, notes))
     line = f"compiled: {'; '.join(notes.lines())}"

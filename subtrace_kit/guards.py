@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
+from .equality import same_metadata, same_sizes, same_value
 from .errors import TraceError
 from .intercept import (
     flat_parts,
@@ -20,11 +20,10 @@ from .intercept import (
     tree_children,
 )
 from .proxies import SubclassTensorProxy, TensorProxy
-from .roots import is_simple
 from .shown import a_kind, beside, instead, message, shown
 from .symbols import DEFAULT_CONTEXT, Context, type_text
 
-__all__ = ["Argument", "Guard", "difference", "same_metadata"]
+__all__ = ["Argument", "Guard", "difference"]
 
 
 @dataclass(frozen=True)
@@ -122,7 +121,8 @@ class Guard:
 
     def _other_pair(self, leaves: list[Any], now: tuple, then: tuple, told: tuple[str, str]) -> TraceError:
         """The refusal that names the first two tensors which are one now and were not, or the other way round."""
-        pairs = [(a.path, leaf) for a, leaf in zip(self.arguments, leaves, strict=True) if is_tensor(leaf)]
+        given = zip(self.arguments, leaves, strict=True)
+        pairs = [(a.path, leaf) for a, leaf in given if isinstance(leaf, torch.Tensor)]
         found = [(".".join((path, *way)), t) for path, leaf in pairs for way, t in parts(leaf)]
         if told[0] != "one tensor":
             found = [(path, t) for path, t in found if has_memory(t)]
@@ -244,69 +244,13 @@ def tensor_fields(tensor: torch.Tensor) -> dict[str, Any]:
     }
 
 
-def same_sizes(found: tuple, wanted: tuple) -> bool:
-    """Whether sizes agree where they are numbers; ragged sizes are compared through their offsets."""
-    return len(found) == len(wanted) and all(
-        a == b if type(a) is int and type(b) is int else type(a) is type(b) for a, b in zip(found, wanted, strict=True)
-    )
-
-
-def same_metadata(found: Any, wanted: Any) -> bool:
-    """Equality that never raises and never asks a tensor for its truth."""
-    if found is wanted:
-        return True
-    try:
-        return bool(found == wanted)
-    except Exception:
-        return False
-
-
-def same_value(found: Any, wanted: Any) -> bool:
-    """Whether one Python value can stand for another: constants of one type that are equal, the very same object.
-
-    Objects that say they are equal may hold different tensors: they count where all that they hold does.
-    """
-    if found is wanted:
-        return True
-    if type(found) is not type(wanted):
-        return False
-    if isinstance(wanted, float):
-        return repr(found) == repr(wanted)  # tells 0.0 from -0.0, and takes nan for nan
-    if is_simple(wanted):
-        return same_metadata(found, wanted)
-    if isinstance(wanted, (list, tuple)):
-        return len(found) == len(wanted) and all(map(same_value, found, wanted))
-    if isinstance(wanted, dict):
-        return list(found) == list(wanted) and all(map(same_value, found.values(), wanted.values()))
-    if isinstance(wanted, torch.Tensor) or not same_metadata(found, wanted):
-        return False
-    if type(wanted).__module__.partition(".")[0] in sys.stdlib_module_names:
-        return not isinstance(wanted, (set, frozenset)) or all(map(is_simple, wanted))
-    return _keeps_attributes(wanted) and same_value(_held(found), _held(wanted))
-
-
-def _keeps_attributes(value: Any) -> bool:
-    return hasattr(value, "__dict__") or any("__slots__" in vars(base) for base in type(value).__mro__)
-
-
-def _held(value: Any) -> dict[str, Any]:
-    """The attributes of an object, in slots too."""
-    slots = [vars(base).get("__slots__", ()) for base in type(value).__mro__]
-    names = [n for given in slots for n in ([given] if isinstance(given, str) else given) if not n.startswith("__")]
-    return {**getattr(value, "__dict__", {}), **{name: getattr(value, name, None) for name in names}}
-
-
 def _show(value: Any) -> str:
     return str(value).removeprefix("torch.")
 
 
 def plain_leaves(tensor: Any) -> list[torch.Tensor]:
     """A tensor and all tensors inside it, at any depth."""
-    found = [tensor]
-    if is_wrapper_type(type(tensor)):
-        for name in flat_parts(tensor)[0]:
-            found += plain_leaves(getattr(tensor, name))
-    return found
+    return [part for _, part in parts(tensor)]
 
 
 def parts(tensor: Any, attributes: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], torch.Tensor]]:
@@ -315,11 +259,6 @@ def parts(tensor: Any, attributes: tuple[str, ...] = ()) -> Iterator[tuple[tuple
     if is_wrapper_type(type(tensor)):
         for name in flat_parts(tensor)[0]:
             yield from parts(getattr(tensor, name), (*attributes, name))
-
-
-def is_tensor(leaf: Any) -> bool:
-    """Whether a leaf of the arguments is a tensor."""
-    return isinstance(leaf, torch.Tensor)
 
 
 def has_memory(tensor: torch.Tensor) -> bool:

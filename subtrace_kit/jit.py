@@ -20,8 +20,8 @@ from .intercept import current_listener
 from .jit_entries import Entry
 from .jit_report import CacheInfo, JitReport
 from .passes import lower
-from .repeatable import random_state
 from .running import is_changed_data
+from .snapshot import random_state
 from .too_many_kinds import too_many_kinds
 from .trace import Trace
 from .tracing import trace
@@ -72,7 +72,7 @@ def jit(
              new because: argument x: shape (3,) instead of (2,) (f32[2])
     """
     found = find_backend(backend)
-    expect_program(fn, "jit", given, found.unknown(options))
+    expect_program(fn, jit, given, found.unknown(options))
     return _Jitted(fn, found, limit, options)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from . import ops
 from .followed import Followed, listed
-from .proxies import Proxy, SubclassTensorProxy, TensorProxy
+from .proxies import Proxy, TensorProxy, names_in
 from .symbols import BoundSymbol, Kind
 from .trace import Construction, Ledger, Trace
 
@@ -36,12 +36,7 @@ def record_ledger(original: Trace, lowered: Trace) -> Trace:
 def _taken(trace: Trace) -> set[str]:
     """The names of the values that some operation takes, or that are returned, alone or inside a wrapper."""
     arguments = {p.name: p for outer in trace.bound_symbols for _, b in outer.walk() for p in b.arguments}
-    found, waiting = set(arguments), [*arguments.values(), *trace.results]
-    while waiting:
-        proxy = waiting.pop()
-        found.add(proxy.name)
-        waiting += [part for _, part in proxy.inner] if isinstance(proxy, SubclassTensorProxy) else []
-    return found
+    return set().union(*map(names_in, (*arguments.values(), *trace.results)))
 
 
 class _Reasons:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import cached_property
 
-from .lazy import lazy
 from .rows import Row, Value, View
 
 __all__ = ["Listing", "Names"]
@@ -44,7 +44,7 @@ class Listing(Mapping[str, Row]):
     def __iter__(self) -> Iterator[str]:
         return (row.id for row in self.view.walk())
 
-    @lazy
+    @cached_property
     def _size(self) -> int:
         return sum(row.count for row in self.view.rows)
 
@@ -68,19 +68,19 @@ class Names(Mapping[str, Value]):
     def __init__(self, listing: Listing) -> None:
         self.listing = listing
 
-    @lazy
+    @cached_property
     def outer(self) -> dict[str, Value]:
         """The values that are seen from outside operations."""
         view = self.listing.view
         known = {value.name: value for row in self.listing.upper.values() for value in row.outputs}
         return known | {v.name: v for v in (*view.inputs, *view.captures, *view.outputs)}
 
-    @lazy
+    @cached_property
     def _holders(self) -> dict[str, Value]:
         """The values that hold others, by the names of those."""
         return {name: value for value in self.outer.values() for name in value.names[1:]}
 
-    @lazy
+    @cached_property
     def _all(self) -> dict[str, Value]:
         return {value.name: value for row in self.listing.view.walk() for value in row.outputs} | self.outer
 

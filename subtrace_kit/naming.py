@@ -10,12 +10,13 @@ from functools import cache
 
 from .helpers import HELPERS
 
-__all__ = ["TEXT_NAMES", "Names", "identifier"]
+__all__ = ["TEXT_BUILTINS", "TEXT_NAMES", "Names", "identifier"]
 
-TEXT_NAMES = frozenset(
-    {"torch", "aten", "operator", "pickle", "float", "complex", "slice", "set", "frozenset", "getattr", *HELPERS}
-)
-"""What the text of a trace calls by these names."""
+TEXT_NAMES = frozenset({"torch", "aten", "operator", "pickle", *HELPERS})
+"""What the text of a trace imports or defines under these names."""
+
+TEXT_BUILTINS = frozenset({"float", "complex", "slice", "set", "frozenset", "getattr"})
+"""What it takes from Python."""
 
 _RESERVED = {*keyword.kwlist, *dir(builtins), "self", *TEXT_NAMES}
 

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from .intercept import OpOverload, function_name
+from .proxies import TensorProxy
 from .symbols import Kind, Symbol
 
 __all__ = ["OpInfo", "function_symbol", "op_info"]
@@ -113,12 +114,12 @@ def op_info(func: OpOverload) -> OpInfo:
     )
 
 
-def written_tensors(args: tuple, kwargs: dict, info: OpInfo) -> list[torch.Tensor]:
-    """The tensors that an op writes, of its arguments."""
-    written = [args[i] for i in info.writes if i < len(args)]
-    written += [kwargs[name] for name in info.writes_by_name if name in kwargs]
-    flat = [t for item in written for t in (item if isinstance(item, (list, tuple)) else (item,))]
-    return [tensor for tensor in flat if isinstance(tensor, torch.Tensor)]
+def written(args: tuple, kwargs: dict, info: OpInfo) -> list[Any]:
+    """What an op writes, of its arguments: tensors or their proxies."""
+    found = [args[i] for i in info.writes if i < len(args)]
+    found += [kwargs[name] for name in info.writes_by_name if name in kwargs]
+    flat = [one for item in found for one in (item if isinstance(item, (list, tuple)) else (item,))]
+    return [one for one in flat if isinstance(one, (torch.Tensor, TensorProxy))]
 
 
 _functions: dict[Any, Symbol] = {}

@@ -20,7 +20,7 @@ from .ledger import record_ledger
 from .proxies import NumberProxy, Proxy, SubclassTensorProxy, TensorProxy
 from .refusals import raw_storage
 from .returned_views import returned_views
-from .symbols import BoundSymbol, Context, Kind, proxies_in
+from .symbols import BoundSymbol, Context, Kind
 from .trace import Trace
 
 __all__ = ["drop_dead_code", "flatten_inputs", "has_effect", "lower", "unroll", "uses"]
@@ -164,10 +164,8 @@ def _written_wrappers(bound: BoundSymbol) -> list[SubclassTensorProxy]:
     """The wrappers that an ATen op writes."""
     if bound.symbol.kind is not Kind.ATEN or bound.symbol.fn is None or not ops.op_info(bound.symbol.fn).mutable:
         return []
-    info = ops.op_info(bound.symbol.fn)
-    written = [a for i, a in enumerate(bound.args) if i in info.writes]
-    written += [bound.kwargs[name] for name in info.writes_by_name if name in bound.kwargs]
-    return [proxy for proxy in proxies_in(written) if isinstance(proxy, SubclassTensorProxy)]
+    found = ops.written(bound.args, bound.kwargs, ops.op_info(bound.symbol.fn))
+    return [proxy for proxy in found if isinstance(proxy, SubclassTensorProxy)]
 
 
 def _reaches_back(bound: BoundSymbol) -> bool:
@@ -345,10 +343,8 @@ def drop_dead_code(trace: Trace) -> Trace:
 
 def _wrappers_in(proxy: Proxy) -> Iterable[SubclassTensorProxy]:
     """The wrappers inside a wrapper, at any depth."""
-    for _, part in proxy.inner if isinstance(proxy, SubclassTensorProxy) else ():
-        if isinstance(part, SubclassTensorProxy):
-            yield part
-            yield from _wrappers_in(part)
+    parts = proxy.parts() if isinstance(proxy, SubclassTensorProxy) else ()
+    return (part for part in parts if isinstance(part, SubclassTensorProxy))
 
 
 def _held(body: list[BoundSymbol], output: list[Proxy]) -> set[str]:

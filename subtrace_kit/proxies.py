@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-__all__ = ["NumberProxy", "Proxy", "SubclassTensorProxy", "TensorProxy", "proxy_kind"]
+__all__ = ["NumberProxy", "Proxy", "SubclassTensorProxy", "TensorProxy", "names_in", "proxy_kind"]
 
 
 @dataclass(frozen=True)
@@ -112,6 +112,13 @@ class SubclassTensorProxy(TensorProxy):
     inner: tuple[tuple[str, TensorProxy], ...] = ()
     metadata: Any = None
 
+    def parts(self) -> Iterator[TensorProxy]:
+        """Yield what is inside, at any depth, wrappers before what they hold."""
+        for _, proxy in self.inner:
+            yield proxy
+            if isinstance(proxy, SubclassTensorProxy):
+                yield from proxy.parts()
+
     def leaves(self, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], TensorProxy]]:
         """Yield the plain tensors inside, at any depth, each with its attribute path."""
         for name, proxy in self.inner:
@@ -119,6 +126,11 @@ class SubclassTensorProxy(TensorProxy):
                 yield from proxy.leaves((*path, name))
             else:
                 yield (*path, name), proxy
+
+
+def names_in(proxy: Proxy) -> set[str]:
+    """The names of a value and of all that is inside it."""
+    return {proxy.name, *(p.name for p in proxy.parts())} if isinstance(proxy, SubclassTensorProxy) else {proxy.name}
 
 
 def _fields_of(like: Proxy | torch.Tensor) -> dict[str, Any]:

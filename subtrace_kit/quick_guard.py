@@ -5,20 +5,18 @@ A no is not told why: the interpreted check of `guards` and `running` then decid
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from itertools import combinations
 from typing import Any
 
 import torch
 
+from .equality import same_value
 from .facts import answer, code_of, module_entries
-from .guards import same_value
+from .guard_text import Check, GuardText
 from .intercept import (
     WithOpaque,
     any_autocast,
     global_context,
     memory_of,
-    no_torch_function,
     tensor_check,
     tree_children,
 )
@@ -28,8 +26,6 @@ from .roots import Place, is_simple, itself
 from .trace import Capture, Constant, Trace, TrainingFlag
 
 __all__ = ["quick_guard"]
-
-Check = Callable[[tuple, dict], "dict[str, Any] | None"]
 
 
 def quick_guard(trace: Trace) -> Check | None:
@@ -59,13 +55,12 @@ class _Beyond(Exception):
     """A kind of input that the generated check does not know."""
 
 
-class _Writer:
+class _Writer(GuardText):
     """Writes the conditions under which the answer is yes."""
 
     def __init__(self, trace: Trace) -> None:
+        super().__init__(Tensor=torch.Tensor, Parameter=torch.nn.Parameter)
         self.trace = trace
-        self.lines: list[str] = []
-        self.space: dict[str, Any] = {"torch": torch, "Tensor": torch.Tensor, "Parameter": torch.nn.Parameter}
         self.tensors: list[str] = []  # variables of arguments and what is inside them, in the order of the guard
         self.plain: list[str] = []
         self.checked: list[str] = []  # variables of all tensors, captured ones too
@@ -73,8 +68,6 @@ class _Writer:
         self.flags: list[str] = []  # the part of it that is about gradients
         self.leaves: list[str] = []
         self.found: dict[str, str] = {}  # captured values: the name in the trace -> the variable
-        self.count = 0
-        self.names: dict[int, str] = {}
         self.modules: dict[tuple[int, tuple], torch.nn.Module] = {}  # by the place at which they were looked at
 
     def function(self) -> Check:
@@ -106,38 +99,7 @@ class _Writer:
         for owner in self.trace.owners:
             if owner.fetch is not None:
                 self.found[owner.name] = self.variable(self.place(owner.fetch))
-        return self.compiled()
-
-    def compiled(self) -> Check:
-        """The lines as a function."""
-        defaults = ", ".join(f"{name}={name}" for name in self.space)
-        found = ", ".join(f"{name!r}: {variable}" for name, variable in self.found.items())
-        body = "\n".join(f"            {line}" for line in [*self.lines, f"return {{{found}}}"])
-        space = {**self.space, "no_torch_function": no_torch_function}
-        exec(compile(_FRAME.format(defaults=defaults, body=body), "<subtrace guard>", "exec"), space)
-        return space["fits"]
-
-    # ---------------------------------------------------------------------------------- writing
-
-    def require(self, condition: str) -> None:
-        self.lines.append(f"if not ({condition}): return")
-
-    def named(self, value: Any) -> str:
-        """A name for an object that the code needs."""
-        if (name := self.names.get(id(value))) is None:
-            name = self.names[id(value)] = f"k{len(self.space)}"
-            self.space[name] = value  # which keeps it, and so its id
-        return name
-
-    def variable(self, expression: str) -> str:
-        """A new variable for the value of an expression."""
-        name = self.fresh()
-        self.lines.append(f"{name} = {expression}")
-        return name
-
-    def fresh(self) -> str:
-        self.count += 1
-        return f"v{self.count}"
+        return self.compiled(self.found)
 
     # ----------------------------------------------------------------------------------- checks
 
@@ -263,21 +225,6 @@ class _Writer:
         elif len(self.plain) > 1:
             raise _Beyond  # layouts without memory of their own
 
-    def pattern(self, names: list[str], places: tuple[int, ...], equal: str, key: str) -> None:
-        """What the names stand for is equal where their places are, and nowhere else."""
-        first: dict[int, str] = {}
-        conditions = []
-        for name, place in zip(names, places, strict=True):
-            if first.setdefault(place, name) is not name:
-                conditions.append(f"{name} {equal} {first[place]}")
-        apart = list(first.values())
-        if len(apart) <= _FEW:
-            unequal = "is not" if equal == "is" else "!="
-            conditions += [f"{one} {unequal} {other}" for one, other in combinations(apart, 2)]
-        else:
-            conditions.append(f"len({{{', '.join(map(key.format, apart))}}}) == {len(apart)}")
-        self.require(" and ".join(conditions))
-
     def capture(self, capture: Capture) -> None:
         """A captured tensor is what it was, in every place that held it."""
         name = self.found[capture.proxy.name] = self.variable(self.place(capture.fetch))
@@ -300,7 +247,7 @@ class _Writer:
             self.require(f"type({self.place(given[1])}) is {self.named(constant.value)}")
         else:
             place = self.place(constant.fetch)
-            if place != self.names.get(id(constant.value)):  # else it is what it is
+            if place != self.named(constant.value):  # else it is what it is
                 self.value(place, constant.value)
 
     def entries(self, module: str, recorded: tuple[tuple[str, ...], ...]) -> None:
@@ -345,14 +292,3 @@ class _Writer:
 
 
 _MODULE_DICTS = ("_parameters", "_buffers", "_modules")
-
-_FEW = 7  # up to so many, comparing each with each is quicker than a set
-
-_FRAME = """
-def fits(args, kwargs, {defaults}):
-    try:
-        with no_torch_function():  # no class's __torch_function__ in between
-{body}
-    except Exception:  # means no
-        return None
-"""

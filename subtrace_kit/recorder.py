@@ -47,7 +47,7 @@ from .intercept import (
 from .module_paths import ModulePaths
 from .node_lines import NodeLines
 from .numbers import INSIDE, moved, perturbed, perturbed_text
-from .ops import OpInfo, function_symbol, op_info, written_tensors
+from .ops import OpInfo, function_symbol, op_info
 from .protocol import no_protocol
 from .roots import Place
 from .seen import Watch
@@ -358,7 +358,7 @@ class Recorder:
 
     def before_write(self, args: tuple, kwargs: dict, info: OpInfo) -> None:
         """See to what an op is about to write: its data are remembered, wrappers that hold it are completed."""
-        written = written_tensors(args, kwargs, info)
+        written = ops.written(args, kwargs, info)
         for tensor in written:
             if self.snapshot.is_lost(tensor):
                 raise self.refuse(refusals.sparse_write(tensor, nearest_line()))

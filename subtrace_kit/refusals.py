@@ -46,11 +46,8 @@ def of_function(func: Any, name: str, args: tuple, source: Source | None, store:
 
 def _reader(func: Any, args: tuple, store: Store) -> tuple[str, str, str]:
     how = ops.LEAVES_TORCH[func.__name__]
-    return (
-        f"{how} takes the data of {a_kind(args[0])} out of torch",
-        "numbers computed outside torch would be frozen into the trace",
-        "stay in torch ops",
-    )
+    what = f"{how} takes the data of {a_kind(args[0])} out of torch"
+    return what, "numbers computed outside torch would be frozen into the trace", "stay in torch ops"
 
 
 def _branch(func: Any, args: tuple, store: Store) -> tuple[str, str, str]:

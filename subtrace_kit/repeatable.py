@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
-
-import torch
 
 from . import ops
 from .passes import has_effect
-from .proxies import NumberProxy, Proxy, SubclassTensorProxy
-from .symbols import BoundSymbol, Kind, proxies_in
+from .proxies import NumberProxy, names_in
+from .symbols import BoundSymbol, Kind
 from .trace import Trace
 
-__all__ = ["Repeatable", "random_state", "repeatable"]
+__all__ = ["Repeatable", "repeatable"]
 
 _UNDECLARED_VIEWS = frozenset({ops.aten._unsafe_view.default})
 
@@ -42,26 +38,13 @@ def repeatable(trace: Trace) -> Repeatable:
         What it does before its last comparison: writes into its own temporaries are no mark.
     """
     before = _before_last_guard(trace)
-    outside = {name for proxy in (*trace.inputs, *(c.proxy for c in trace.captures)) for name in _names(proxy)}
+    outside = {name for proxy in (*trace.inputs, *(c.proxy for c in trace.captures)) for name in names_in(proxy)}
     allowed = True
     for bound in before:
         allowed = allowed and not _leaves_mark(bound, outside)
         if _hands_on(bound, outside):
-            outside.update(name for proxy in bound.outputs for name in _names(proxy))
+            outside.update(name for proxy in bound.outputs for name in names_in(proxy))
     return Repeatable(allowed, any(map(_draws, before)))
-
-
-def random_state() -> Callable[[], None]:
-    """Remember the state of torch's generators; what is returned gives it back."""
-    cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_available() and torch.cuda.is_initialized() else None
-    cpu = torch.get_rng_state()
-
-    def give_back() -> None:
-        torch.set_rng_state(cpu)
-        if cuda is not None:
-            torch.cuda.set_rng_state_all(cuda)
-
-    return give_back
 
 
 def _before_last_guard(trace: Trace) -> list[BoundSymbol]:
@@ -81,26 +64,20 @@ def _compares(bound: BoundSymbol) -> bool:
 
 def _leaves_mark(bound: BoundSymbol, outside: set[str]) -> bool:
     if bound.symbol in ops.STATE_WRITES or bound.symbol is ops.BUMP:
-        return not outside.isdisjoint(_names(bound.args[0]))
+        return not outside.isdisjoint(names_in(bound.args[0]))
     if bound.symbol.kind is Kind.ATEN:
+        written = ops.written(bound.args, bound.kwargs, ops.op_info(bound.symbol.fn))
         own_generator = bound.kwargs.get("generator") is not None
-        return own_generator or any(not outside.isdisjoint(_names(p)) for p in _written(bound))
+        return own_generator or any(not outside.isdisjoint(names_in(p)) for p in written)
     if bound.effect or getattr(bound.symbol.fn, "__name__", "") in ops.EFFECTS:
         return True  # not all that it does is listed below it
     known = bound.symbol.kind is Kind.CONSTRUCTOR or bound.symbol is ops.GETATTR or bound.subsymbols
     return not known and not _compares(bound) and has_effect(bound)
 
 
-def _written(bound: BoundSymbol) -> Iterable[Proxy]:
-    info = ops.op_info(bound.symbol.fn)
-    written = [a for i, a in enumerate(bound.args) if i in info.writes]
-    written += [bound.kwargs[name] for name in info.writes_by_name if name in bound.kwargs]
-    return proxies_in(written)
-
-
 def _hands_on(bound: BoundSymbol, outside: set[str]) -> bool:
     """Whether results may share memory with what stands outside."""
-    if all(outside.isdisjoint(_names(p)) for p in bound.arguments):
+    if all(outside.isdisjoint(names_in(p)) for p in bound.arguments):
         return False
     func = bound.symbol.fn
     if bound.symbol.kind is not Kind.ATEN or func.namespace != "aten" or bound.has_wrapper:
@@ -110,10 +87,3 @@ def _hands_on(bound: BoundSymbol, outside: set[str]) -> bool:
 
 def _draws(bound: BoundSymbol) -> bool:
     return bound.symbol.kind is Kind.ATEN and ops.op_info(bound.symbol.fn).random
-
-
-def _names(proxy: Any) -> Iterator[str]:
-    """The names of a value and of what it holds, at any depth."""
-    yield proxy.name
-    for _, part in proxy.inner if isinstance(proxy, SubclassTensorProxy) else ():
-        yield from _names(part)

@@ -268,13 +268,15 @@ def is_user_class(cls: type) -> bool:
     return cls.__module__.partition(".")[0] not in (__package__, "torch") and not (file and is_internal(file))
 
 
-def slots_of(cls: type) -> list[str]:
-    """The attributes that the objects of a user's class keep in slots."""
+def slots_of(cls: type, *, any_class: bool = False) -> list[str]:
+    """The attributes that the objects of a class keep in slots; those of users' classes alone if not said otherwise."""
     found: list[str] = []
     for base in cls.__mro__:
-        names = vars(base).get("__slots__", ()) if is_user_class(base) else ()
-        found += [names] if isinstance(names, str) else list(names)
-    return [name for name in found if not name.startswith("__")]
+        names = vars(base).get("__slots__", ()) if any_class or is_user_class(base) else ()
+        given = [names] if isinstance(names, str) else list(names)
+        private = f"_{base.__name__.lstrip('_')}"  # as Python writes the names of private attributes
+        found += [private + name if name.startswith("__") else name for name in given if not name.endswith("__")]
+    return found
 
 
 DESCRIBING = frozenset(

@@ -15,8 +15,9 @@ import torch
 from .bindings import quickest_call
 from .called import expect_whole
 from .codegen import generate
+from .equality import same_value
 from .errors import TraceError
-from .guards import difference, same_value
+from .guards import difference
 from .intercept import RECLASSED, as_handler, no_torch_function
 from .owners import MISSING, module_hooks
 from .quick_calls import with_constants
@@ -61,8 +62,7 @@ class Runner:
         self.function: Callable[..., Any] = space[trace.name]
         if trace.guard.free:  # a backward: autograd runs it so, whatever the mode of its caller
             self.function = torch.no_grad()(self.function)
-        self.quick = quick_guard(trace)
-        self.fits = self.quick or _unknown
+        self.fits = quick_guard(trace) or _unknown
         """Like `check`, at once, and None where it cannot say yes."""
 
     def calls(self) -> dict[int, Callable[..., Any]]:
@@ -86,12 +86,8 @@ class Runner:
         Returns:
             The captured values by name.
         """
-        try:
-            if self.quick is not None and (captured := self.quick(args, kwargs)) is not None:
-                return captured
-        except Exception:  # a class that cannot be flattened: told below
-            pass
-        return self.check_slowly(args, kwargs)
+        captured = self.fits(args, kwargs)
+        return self.check_slowly(args, kwargs) if captured is None else captured
 
     def check_slowly(self, args: tuple, kwargs: dict) -> dict[str, Any]:
         """The same, one thing after the other, so that the difference can be told."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -13,7 +14,20 @@ from .tensor_facts import kind_of
 from .twins import changes_graph
 from .wrapper_state import State, read_state, write_state
 
-__all__ = ["Snapshot"]
+__all__ = ["Snapshot", "random_state"]
+
+
+def random_state() -> Callable[[], None]:
+    """Remember the state of torch's own generators; what is returned gives it back."""
+    cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_available() and torch.cuda.is_initialized() else None
+    cpu = torch.get_rng_state()
+
+    def give_back() -> None:
+        torch.set_rng_state(cpu)
+        if cuda is not None:
+            torch.cuda.set_rng_state_all(cuda)
+
+    return give_back
 
 
 class Snapshot:
@@ -33,9 +47,7 @@ class Snapshot:
         self.left: list[torch.Tensor] = []  # what could not be given back
         self._handles: list[Any] = []
         self.owners = Owners()
-        self._random = torch.get_rng_state()
-        cuda = torch.cuda.is_available() and torch.cuda.is_initialized()
-        self._cuda_random = torch.cuda.get_rng_state_all() if cuda else None
+        self._give_random_back = random_state()
 
     def watch_object(self, obj: Any) -> None:
         """Remember the Python attributes and the outer geometry of a wrapper that was there before."""
@@ -160,11 +172,9 @@ class Snapshot:
             self.owners.restore()
 
     def _restore_random(self) -> None:
-        torch.set_rng_state(self._random)
+        self._give_random_back()
         for generator, state in self._generators.values():
             generator.set_state(state)
-        if self._cuda_random is not None:
-            torch.cuda.set_rng_state_all(self._cuda_random)
 
 
 def _geometry(tensor: torch.Tensor) -> tuple[Any, ...]:

@@ -105,12 +105,13 @@ class BoundSymbol:
     @property
     def arguments(self) -> list[Proxy]:
         """The proxies among the arguments, in order."""
-        return [*proxies_in(self.args), *proxies_in(self.kwargs)]
+        found = proxies_in(self.args)
+        return found + proxies_in(self.kwargs) if self.kwargs else found
 
     @property
     def outputs(self) -> list[Proxy]:
         """The proxies among the outputs, in order."""
-        return list(proxies_in(self.output))
+        return proxies_in(self.output)
 
     @property
     def results(self) -> list[Proxy]:
@@ -145,18 +146,26 @@ class BoundSymbol:
         return [inner for inner in self.subsymbols if inner.is_step]
 
 
-def proxies_in(value: Any) -> Iterator[Proxy]:
-    """Yield the proxies in nested lists, tuples, dicts and slices, in order."""
+def proxies_in(value: Any) -> list[Proxy]:
+    """The proxies in nested lists, tuples, dicts and slices, in order."""
     if isinstance(value, Proxy):
-        yield value
-    elif isinstance(value, (list, tuple)):
-        for item in value:
-            yield from proxies_in(item)
-    elif isinstance(value, dict):
-        for item in value.values():
-            yield from proxies_in(item)
-    elif isinstance(value, slice):
-        yield from proxies_in((value.start, value.stop, value.step))
+        return [value]
+    found: list[Proxy] = []
+    _collect(value, found)
+    return found
+
+
+def _collect(tree: Any, found: list[Proxy]) -> None:
+    if isinstance(tree, (list, tuple)):
+        for item in tree:
+            if isinstance(item, Proxy):
+                found.append(item)
+            elif isinstance(item, (list, tuple, dict, slice)):
+                _collect(item, found)
+    elif isinstance(tree, dict):
+        _collect(tuple(tree.values()), found)
+    elif isinstance(tree, slice):
+        _collect((tree.start, tree.stop, tree.step), found)
 
 
 def map_tree(fn: Callable[[Any], Any], value: Any) -> Any:

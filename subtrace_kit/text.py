@@ -40,7 +40,9 @@ def to_text(trace: Trace, *, levels: int | None = None, comments: bool = True, d
     head = [f"# {line}" for line in trace.provenance]
     head += [*program.header(), *printer.unwritable(), "", "", program.signature]
     if comments:
-        head += [f"    # {p.name}: {type_text(p, device=device)}{_metadata(p)}" for p in _parameters(trace)]
+        head += [
+            f"    # {p.name}: {', '.join([type_text(p, device=device), *_metadata(p)])}" for p in _parameters(trace)
+        ]
     lines = [*head, *(text for line in program.lines for text in printer.print(line))]
     if trace.failure:
         lines.insert(-1, f"    # ^ failed: {trace.failure}")
@@ -69,18 +71,18 @@ def _what(obj: Any) -> str:
     return f"{type(obj).__name__} {name}".rstrip()
 
 
-def _metadata(proxy: Proxy) -> str:
+def _metadata(proxy: Proxy) -> list[str]:
     """The metadata of a wrapper, where there are any."""
     metadata = proxy.metadata if isinstance(proxy, SubclassTensorProxy) else None
     if metadata is None or (isinstance(metadata, (tuple, dict, list)) and not metadata):
-        return ""
-    return f", metadata={text}" if len(text := shown(metadata)) <= 60 else ", metadata=..."
+        return []
+    return [f"metadata={text if len(text := shown(metadata)) <= 60 else '...'}"]
 
 
 def _brief(bound: BoundSymbol) -> str:
     """A constructor as the reader thinks of it: this class with these inner tensors and this metadata."""
     parts = [f"{name}={part.name}" for name, part in bound.output.inner]
-    parts += [_metadata(bound.output).removeprefix(", ")] if _metadata(bound.output) else []
+    parts += _metadata(bound.output)
     return f"{bound.output.name} = {bound.symbol.name}({', '.join(parts)})"
 
 

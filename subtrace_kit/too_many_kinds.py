@@ -8,8 +8,9 @@ from typing import Any
 
 import torch
 
+from .equality import same_value
 from .errors import TraceError
-from .guards import Guard, same_value
+from .guards import Guard
 from .intercept import flatten_tree
 from .roots import is_simple
 from .shown import holds_tensor

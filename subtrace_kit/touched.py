@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Hashable
 from functools import cache
-from typing import Any
 
 from .proxies import NumberProxy, Proxy, SubclassTensorProxy, TensorProxy
 from .symbols import BoundSymbol, Kind, proxies_in
@@ -19,7 +18,6 @@ __all__ = [
     "likeness",
     "mentions",
     "modules",
-    "outputs_of",
     "stem",
     "touched",
 ]
@@ -31,49 +29,13 @@ _NOTHING: tuple[str, ...] = ()
 
 
 def arguments_of(bound: BoundSymbol) -> list[Proxy]:
-    """The proxies among the arguments, in order."""
-    found: list[Proxy] = []
-    _collect(bound.args, found)
-    if bound.kwargs and bound.symbol.kind is not Kind.CONSTRUCTOR:  # It keeps what torch was given there.
-        _collect(bound.kwargs, found)
-    return found
-
-
-def outputs_of(bound: BoundSymbol) -> list[Proxy]:
-    """The proxies among the outputs, in order."""
-    output = bound.output
-    if isinstance(output, Proxy):
-        return [output]
-    found: list[Proxy] = []
-    _collect(output, found)
-    return found
-
-
-def _collect(tree: Any, found: list[Proxy]) -> None:
-    """What `proxies_in` yields, in a list: a long trace has many."""
-    if isinstance(tree, (list, tuple)):
-        for item in tree:
-            if isinstance(item, Proxy):
-                found.append(item)
-            elif isinstance(item, (list, tuple, dict, slice)):
-                _collect(item, found)
-    elif isinstance(tree, dict):
-        _collect(tuple(tree.values()), found)
-    elif isinstance(tree, slice):
-        _collect((tree.start, tree.stop, tree.step), found)
+    """The proxies among the arguments, in order; a constructor keeps among its keywords what torch was given."""
+    return proxies_in(bound.args) if bound.symbol.kind is Kind.CONSTRUCTOR else bound.arguments
 
 
 def inner_of(proxy: Proxy) -> list[str]:
     """Names of the plain tensors inside a value."""
-    if not isinstance(proxy, SubclassTensorProxy):
-        return []
-    found: list[str] = []
-    for _, part in proxy.inner:
-        if isinstance(part, SubclassTensorProxy):
-            found += inner_of(part)
-        else:
-            found.append(part.name)
-    return found
+    return [part.name for _, part in proxy.leaves()] if isinstance(proxy, SubclassTensorProxy) else []
 
 
 def touched(bound: BoundSymbol) -> Touched:
@@ -106,7 +68,7 @@ def _made(inside: list[tuple[BoundSymbol, dict[str, None], tuple[str, ...]]]) ->
     """Names that operations make, results that are not arguments of theirs, and what these values hold."""
     made, parts = set(), set()
     for sub, reads, _ in inside:
-        for proxy in outputs_of(sub):
+        for proxy in sub.outputs:
             if proxy.name not in reads:
                 made.add(proxy.name)
             if isinstance(proxy, SubclassTensorProxy):
@@ -121,7 +83,7 @@ def _own_writes(bound: BoundSymbol, taken: list[Proxy], reads: dict[str, None]) 
         return _NOTHING
     names = [proxy.name for proxy in proxies_in(bound.kwargs.get("out"))]
     if in_place:
-        given = [proxy.name for proxy in outputs_of(bound) if proxy.name in reads]
+        given = [proxy.name for proxy in bound.outputs if proxy.name in reads]
         names += given or [proxy.name for proxy in proxies_in(bound.args[:1])]
     return tuple(dict.fromkeys(names))
 
@@ -146,7 +108,7 @@ def is_in_place(symbol: str) -> bool:
 
 def mentions(bound: BoundSymbol, name: str) -> bool:
     """Whether a name occurs in a bound symbol or inside it, also as that of a tensor inside a value."""
-    for proxy in (*arguments_of(bound), *outputs_of(bound)):
+    for proxy in (*arguments_of(bound), *bound.outputs):
         if proxy.name == name or (isinstance(proxy, SubclassTensorProxy) and name in inner_of(proxy)):
             return True
     return any(mentions(sub, name) for sub in bound.subsymbols)
@@ -170,13 +132,13 @@ def count(bound: BoundSymbol) -> int:
 def constructed(bound: BoundSymbol) -> set[str]:
     """The names of the objects that constructors build, here and inside."""
     inside = {name for sub in bound.subsymbols for name in constructed(sub)}
-    return inside | {p.name for p in outputs_of(bound)} if bound.symbol.kind is Kind.CONSTRUCTOR else inside
+    return inside | {p.name for p in bound.outputs} if bound.symbol.kind is Kind.CONSTRUCTOR else inside
 
 
 def likeness(bound: BoundSymbol) -> Hashable:
     """What is equal for operations that do the same, on the same lines, to values of the same kinds."""
     source = bound.source
-    kinds = tuple([_kind(proxy) for proxy in outputs_of(bound)])
+    kinds = tuple([_kind(proxy) for proxy in bound.outputs])
     inside = tuple([likeness(sub) for sub in bound.subsymbols]) if bound.subsymbols else ()
     return bound.symbol.name, kinds, source.line if source else 0, source.file if source else "", inside
 

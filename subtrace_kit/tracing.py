@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import builtins
 import enum
 import functools
 import inspect
@@ -91,7 +90,7 @@ def trace(
         >>> t(torch.zeros(2))
         tensor([1., 1.])
     """
-    expect_program(fn, "trace", given, named)
+    expect_program(fn, trace, given, named)
     if fake and values:
         raise TraceError("fake tensors have no values to keep", way_out="trace(fn, values=True), without fake=True")
 
@@ -157,12 +156,7 @@ class _Recording:
         self.twins = twins  # whether arguments are stand-ins for those of the caller
         self.fn, self.args, self.kwargs = fn, args, kwargs
         self.positional = _parameter_names(fn, args)
-        for name in (name for name in kwargs if name in TEXT_NAMES and not hasattr(builtins, name)):
-            raise TraceError(
-                f"an argument that is given by the name {name}",
-                cause="the text of a trace calls something else by this name",
-                way_out="give it by position, or give the parameter another name",
-            )
+        expect_free_names(kwargs)
         self.leaves, self.spec = flatten_tree((args, kwargs))
         for leaf in self.leaves:
             expect_protocol(leaf)
@@ -465,6 +459,16 @@ class _Recording:
 def training_flag(place: Any, module: torch.nn.Module) -> TrainingFlag:
     """The training flag and the hooks of a module as they are now."""
     return TrainingFlag(place.path, module, module.training, place, module_hooks(module))
+
+
+def expect_free_names(kwargs: dict[str, Any]) -> None:
+    """Make sure that no argument has the name of what the text of a trace needs: by position it may."""
+    if taken := [name for name in kwargs if name in TEXT_NAMES]:
+        raise TraceError(
+            f"an argument that is given by the name {taken[0]}",
+            cause="the text of a trace calls something else by this name",
+            way_out="give it by position, or give the parameter another name",
+        )
 
 
 def _parameter_names(fn: Any, args: tuple) -> tuple[str, ...]:

@@ -260,3 +260,24 @@ def test_an_equal_object_in_slots_with_another_tensor_is_another():
     trace = subtrace_kit.trace(lambda x, held: x * held.weight)(torch.ones(2), Alike(torch.ones(2)))
     with pytest.raises(subtrace_kit.TraceError, match="argument held"):
         trace(torch.ones(2), Alike(torch.zeros(2)))
+
+
+class Private:
+    """Equal to all of its kind; its tensor is in a slot with a private name."""
+
+    __slots__ = ("__weight",)
+
+    def __init__(self, weight):
+        self.__weight = weight
+
+    def __eq__(self, other):
+        return isinstance(other, Private)
+
+    def weight(self):
+        return self.__weight
+
+
+def test_private_slots_are_looked_at():
+    trace = subtrace_kit.trace(lambda x, held: x * held.weight())(torch.ones(2), Private(torch.ones(2)))
+    with pytest.raises(subtrace_kit.TraceError, match="argument held"):
+        trace(torch.ones(2), Private(torch.zeros(2)))
