@@ -20,7 +20,7 @@ ifneq ($(filter auto no,$(BROWSER)),)
 unexport BROWSER
 endif
 
-.PHONY: help lab test test-gpu install lint types pytest nbval exercises pictures format clean distclean
+.PHONY: help lab test test-gpu install lint types pytest nbval bench exercises pictures format clean distclean
 .NOTPARALLEL:
 
 help:
@@ -31,6 +31,7 @@ help:
 	@echo "make pytest     the tests (ARGS='-k name -x')"
 	@echo "make nbval      run the notebooks and compare what they print with what is stored"
 	@echo "make test-gpu   the same where there is a CUDA device: the notebooks run on it"
+	@echo "make bench      how long calls take beside eager and torch.compile (ARGS='--inductor')"
 	@echo "make exercises  copies of the notebooks with the exercises to be solved"
 	@echo "make pictures   draw the pictures of the README anew"
 	@echo "make format     mend layout and imports with ruff"
@@ -53,6 +54,10 @@ test-gpu: $(INSTALLED)
 	@$(BIN)/python -c 'import sys, torch; sys.exit(not torch.cuda.is_available())' || { \
 	  echo "make: torch $$($(BIN)/python -c "import torch; print(torch.__version__)") sees no CUDA device" >&2; exit 1; }
 	$(MAKE) pytest nbval
+
+# Not part of `make test`: there each benchmark of the smallest size runs once and is not timed.
+bench: $(INSTALLED)
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.benchmarks --train $(ARGS)
 
 exercises: $(INSTALLED)
 	$(BIN)/python -m subtrace_kit.exercises $(filter-out %_exercises.ipynb,$(wildcard notebooks/*.ipynb))
@@ -84,7 +89,7 @@ format: $(INSTALLED)
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf build dist *.egg-info .benchmarks .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find subtrace_kit tests notebooks -name __pycache__ -prune -exec rm -rf {} +
 	find notebooks -name .ipynb_checkpoints -prune -exec rm -rf {} +
 
