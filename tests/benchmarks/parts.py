@@ -33,7 +33,7 @@ HOW = {
     "kept ops": "the generated function under no_grad, less unwrap, run and wrap: wrapper objects that are sent anew",
     "autograd": "the generated function as it is, less the same under no_grad",
     "frames": "the real jit.__call__ and Runner.run, with an entry whose check and function do nothing",
-    "not in a part": "the call, less all parts",
+    "not in a part": "the call, less all parts: one after the other they take longer than each in a loop of its own",
     "backward": "call and backward, less the call: torch's engine, and what it sends",
 }
 """How each part is measured."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import random
 import statistics
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -41,15 +42,17 @@ def first(call: Callable[..., Any], *args: Any) -> float:
 def medians(timers: Mapping[Key, Timer], rounds: int) -> dict[Key, float]:
     """Microseconds of each, once: the median over rounds in each of which all have their turn.
 
-    So what slows the machine down for a while slows all of them, and their ratios stay.
+    So what slows the machine down for a while slows all of them, and their ratios stay. The order differs from
+    round to round, so that none always has the same one before it.
     """
     counts = {key: _count(run) for key, run in timers.items()}
     found: dict[Key, list[float]] = {key: [] for key in timers}
+    order = random.Random(0)
     with _without_collector():
         for _ in range(rounds):
-            for key, run in timers.items():
-                run(1)  # what ran before it has filled the caches of the processor
-                found[key].append(run(counts[key]) / counts[key] * 1e6)
+            for key in order.sample(list(timers), len(timers)):
+                timers[key](1)  # what ran before it has filled the caches of the processor
+                found[key].append(timers[key](counts[key]) / counts[key] * 1e6)
             gc.collect()
     return {key: statistics.median(times) for key, times in found.items()}
 
