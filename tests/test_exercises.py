@@ -163,6 +163,41 @@ WRONG = {
             ("MX.from_float(x), ", "x, "),
         ],
     ],
+    "09": [
+        [
+            ("    raw = torch.neg(raw)\n", ""),
+            ("torch.abs(raw)", "torch.abs(raw).clone()"),
+            ("scale * 0.7", "scale"),
+            ("    return raw, scale", "    raw, scale"),
+            ("return raw, scale", "return raw * scale"),
+        ],
+        [
+            ('"step"', '"rate"'),
+            ("torch.tensor(rate * min(1.0, (step + 1) / 4), device=device)", "rate * min(1.0, (step + 1) / 4)"),
+            ("(step + 1)", "step"),
+            ("weight - grad", "weight + grad"),
+            ("    return weight", "    weight"),
+        ],
+        [
+            ("self.gain", "(self.gain, self.label)"),
+            ("self.gain", "None"),
+            ('        return ["raw"]', '        self.label\n        return ["raw"]'),
+            ('["raw"], self.gain', '["raw", "gain"], None'),
+            ('(inner["raw"], metadata)', '(inner["raw"], metadata["gain"])'),
+            ("        return Quiet", "        return Labelled"),
+        ],
+        [
+            ("    counted.update(bound.symbol.name for bound in part.bound_symbols)\n", ""),
+            ("(bound.symbol.name for bound in part.bound_symbols)", "([part.name])"),
+            ("    return subtrace_kit.to_fx(part)", "    subtrace_kit.to_fx(part)"),
+            ("    return subtrace_kit.to_fx(part)", '    raise NotImplementedError("it only counts")'),
+            (
+                "    counted.update(bound.symbol.name for bound in part.bound_symbols)\n    return",
+                "    run = subtrace_kit.to_fx(part)\n    names = [bound.symbol.name for bound in part.bound_symbols]\n"
+                "    return lambda *tensors: counted.update(names) or run(*tensors)\n    return",
+            ),
+        ],
+    ],
 }
 """For each exercise: what is replaced in the solution by what, so that it is wrong."""
 
