@@ -61,6 +61,10 @@ class _Constants(ast.NodeTransformer):
         self.found: dict[str, Any] = {}
         self.names: dict[str, str] = {}  # the text of a constant -> its name
 
+    def visit(self, node: ast.AST) -> Any:
+        """Names and numbers, which most of the nodes are, hold nothing."""
+        return node if isinstance(node, (ast.Name, ast.Constant)) else super().visit(node)
+
     def visit_Call(self, node: ast.Call) -> ast.AST:
         """A call of an overload, or of torch.Size on numbers."""
         path = _path(node.func)
