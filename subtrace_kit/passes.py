@@ -12,6 +12,7 @@ from . import ops
 from .backward import backward
 from .backward_errors import BackwardError
 from .called import expect_trace, expect_whole
+from .collecting import no_collection
 from .data_guards import with_data_guards
 from .deep_copies import takes_storage, without_storage
 from .errors import TraceError
@@ -20,13 +21,16 @@ from .ledger import record_ledger
 from .proxies import NumberProxy, Proxy, SubclassTensorProxy, TensorProxy
 from .refusals import raw_storage
 from .returned_views import returned_views
-from .symbols import BoundSymbol, Context, Kind
+from .symbols import BoundSymbol, Context, Kind, Symbol
 from .trace import Trace
 
 __all__ = ["drop_dead_code", "flatten_inputs", "has_effect", "lower", "unroll", "uses"]
 
 SWITCHES = frozenset({"torch.Tensor.requires_grad_", "torch.Tensor.requires_grad.__set__"})
 AUTOGRAD = frozenset({"backward", "grad", "register_hook", "register_post_accumulate_grad_hook", "retain_grad"})
+_EFFECTS = ops.EFFECTS | AUTOGRAD
+_ON_OBJECTS = (ops.GETATTR, ops.STORE, *ops.STATE_WRITES)
+"""Prims that a lowered trace has on wrapper objects too."""
 
 
 def lower(trace: Trace, *, check_backward: bool = True) -> Trace:
@@ -57,10 +61,11 @@ def lower(trace: Trace, *, check_backward: bool = True) -> Trace:
     """
     expect_trace(trace, "lower")
     expect_whole(trace, "lowered")
-    lowered = drop_dead_code(flatten_inputs(unroll(trace)))
-    if check_backward and trace.program is not None and _wants_gradient(trace):
-        try_backward(trace)
-    return with_data_guards(record_ledger(trace, lowered))
+    with no_collection():
+        lowered = drop_dead_code(flatten_inputs(unroll(trace)))
+        if check_backward and trace.program is not None and _wants_gradient(trace):
+            try_backward(trace)
+        return with_data_guards(record_ledger(trace, lowered))
 
 
 def _wants_gradient(trace: Trace) -> bool:
@@ -144,7 +149,7 @@ def _unrolled(bound: BoundSymbol, context: Context | None, kept: Kept = _NONE) -
     above = modes and _differentiated(bound, context)  # autograd follows the op, not what the modes make of it
     if _is_followed(bound, context, kept):
         yield replayed(bound.replace(context=context))
-    elif above or bound.symbol.kind is Kind.CONSTRUCTOR or bound.symbol in (ops.GETATTR, ops.STORE, *ops.STATE_WRITES):
+    elif above or bound.symbol.kind is Kind.CONSTRUCTOR or _is_prim(bound, _ON_OBJECTS):
         yield bound.replace(context=context)
     elif not bound.subsymbols or not (bound.has_wrapper or modes):
         if bound.results or has_effect(bound) or not bound.has_wrapper:
@@ -160,6 +165,10 @@ def _unrolled(bound: BoundSymbol, context: Context | None, kept: Kept = _NONE) -
             yield BoundSymbol(ops.BUMP, (wrapper,), {}, None, source=bound.source, context=context)
 
 
+def _is_prim(bound: BoundSymbol, prims: tuple[Symbol, ...]) -> bool:
+    return bound.symbol.kind is Kind.PRIM and bound.symbol in prims
+
+
 def _written_wrappers(bound: BoundSymbol) -> list[SubclassTensorProxy]:
     """The wrappers that an ATen op writes."""
     if bound.symbol.kind is not Kind.ATEN or bound.symbol.fn is None or not ops.op_info(bound.symbol.fn).mutable:
@@ -172,7 +181,7 @@ def _reaches_back(bound: BoundSymbol) -> bool:
     """Whether an operation makes autograd follow, through views, wrappers that were made before it."""
     if bound.symbol.name in SWITCHES and bound.has_wrapper:
         return True
-    return _is_followed(bound, bound.context) and _writes_wrapper(bound)
+    return _writes_wrapper(bound) and _is_followed(bound, bound.context)
 
 
 def _takes_number(bound: BoundSymbol, numbered: set[str]) -> bool:
@@ -184,7 +193,7 @@ def _takes_number(bound: BoundSymbol, numbered: set[str]) -> bool:
         return False
     if any(isinstance(p, NumberProxy) and not p.guarded for p in bound.arguments):
         return True
-    return any(w.name in numbered for p in bound.arguments for w in (p, *_wrappers_in(p)))
+    return bool(numbered) and any(w.name in numbered for p in bound.arguments for w in (p, *_wrappers_in(p)))
 
 
 def _credited(inner: BoundSymbol, outer: BoundSymbol) -> BoundSymbol:
@@ -197,7 +206,7 @@ def _credited(inner: BoundSymbol, outer: BoundSymbol) -> BoundSymbol:
 def _writes_wrapper(bound: BoundSymbol) -> bool:
     """Whether an operation writes into a wrapper."""
     if bound.symbol.kind is Kind.ATEN:
-        return bound.on_wrapper and ops.op_info(bound.symbol.fn).mutable
+        return ops.op_info(bound.symbol.fn).mutable and bound.on_wrapper
     return any(_writes_wrapper(inner) for inner in bound.subsymbols)
 
 
@@ -210,11 +219,11 @@ def _is_followed(bound: BoundSymbol, context: Context | None, kept: Kept = _NONE
     direct = bound.symbol.kind is Kind.ATEN and bound.context is not None  # sent by no function that was seen
     if not (direct or bound.symbol.kind in (Kind.FUNCTION, Kind.APPLY)) or not bound.has_wrapper:
         return False
-    if getattr(bound.symbol.fn, "__name__", "") in ops.EFFECTS | AUTOGRAD:
+    if getattr(bound.symbol.fn, "__name__", "") in _EFFECTS:
         return True
     if bound.symbol.kind is Kind.APPLY and any(_requires_grad(p) for _, b in bound.walk() for p in b.outputs):
         return True  # on its way out a Function settles which results autograd follows
-    if any(p.name in kept.views for p in bound.results):
+    if kept.views and any(p.name in kept.views for p in bound.results):
         return True
     if context is None or not context.grad:  # also under no_grad a view says that it requires a gradient
         return any(_requires_grad(p) for p in bound.results) or (kept.every and _writes_wrapper(bound))
@@ -375,7 +384,7 @@ def _needed(body: list[BoundSymbol], output: list[Proxy], outside: set[str]) -> 
 
 
 def _is_needed(bound: BoundSymbol, needed: set[str], outside: set[str]) -> bool:
-    if bound.symbol in ops.STATE_WRITES or bound.symbol is ops.BUMP:
+    if _is_prim(bound, ops.STATE_WRITES) or bound.symbol is ops.BUMP:
         return bound.args[0].name in outside | needed
     return any(p.name in needed for p in bound.results) or has_effect(bound)
 
@@ -387,7 +396,7 @@ def has_effect(bound: BoundSymbol) -> bool:
     if any(isinstance(p, NumberProxy) and p.guarded for p in bound.outputs):
         return True
     name = getattr(bound.symbol.fn, "__name__", "")
-    if bound.symbol.kind is Kind.FUNCTION and name in ops.EFFECTS | AUTOGRAD:
+    if bound.symbol.kind is Kind.FUNCTION and name in _EFFECTS:
         return True
     if bound.symbol.kind is Kind.ATEN:
         info = ops.op_info(bound.symbol.fn)
