@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import torch
@@ -122,7 +122,7 @@ def unroll(trace: Trace) -> Trace:
             numbered |= {p.name for p in (*outer.arguments, *outer.outputs) if isinstance(p, SubclassTensorProxy)}
             bound.append(outer if outer.symbol.kind is Kind.CONSTRUCTOR else outer.replace(at_class=True))
         else:
-            bound += [_credited(inner, outer) for inner in _unrolled(outer, outer.context, kept)]
+            bound += [_placed(*found, outer) for found in _unrolled(outer, outer.context, kept)]
     attributes = tuple(dataclasses.replace(attribute, by_class=False) for attribute in trace.attributes)
     constants = tuple(dataclasses.replace(constant, by_class=False) for constant in trace.constants)
     trace = trace.replace(attributes=attributes, constants=constants)  # what a handler read is now a constant
@@ -140,7 +140,10 @@ def _left_out(trace: Trace) -> str:
     return f"; handlers no longer write {', '.join(trace.handler_logs)}" if trace.handler_logs else ""
 
 
-def _unrolled(bound: BoundSymbol, context: Context | None, kept: Kept = _NONE) -> Iterable[BoundSymbol]:
+def _unrolled(
+    bound: BoundSymbol, context: Context | None, kept: Kept = _NONE
+) -> Iterator[tuple[BoundSymbol, Context | None]]:
+    """What a lowered trace runs in place of an operation, each with the global state that it runs under."""
     if bound.symbol is ops.ESCAPE:
         raise _leaves_torch(bound)
     if any(isinstance(argument, torch.UntypedStorage) for argument in bound.args):
@@ -148,12 +151,12 @@ def _unrolled(bound: BoundSymbol, context: Context | None, kept: Kept = _NONE) -
     modes = context is not None and bool(context.modes)
     above = modes and _differentiated(bound, context)  # autograd follows the op, not what the modes make of it
     if _is_followed(bound, context, kept):
-        yield replayed(bound.replace(context=context))
+        yield replayed(bound), context
     elif above or bound.symbol.kind is Kind.CONSTRUCTOR or _is_prim(bound, _ON_OBJECTS):
-        yield bound.replace(context=context)
+        yield bound, context
     elif not bound.subsymbols or not (bound.has_wrapper or modes):
         if bound.results or has_effect(bound) or not bound.has_wrapper:
-            yield bound.replace(context=_without_modes(context))
+            yield bound, _without_modes(context)
     else:
         inside = context
         if bound.symbol.kind is Kind.ATEN and context is not None and bound.on_wrapper:
@@ -162,7 +165,7 @@ def _unrolled(bound: BoundSymbol, context: Context | None, kept: Kept = _NONE) -
             yield from _unrolled(inner, inner.context or inside, kept)
         counts = context is not None and not context.handler  # below a handler torch counts no versions
         for wrapper in _written_wrappers(bound) if counts else ():
-            yield BoundSymbol(ops.BUMP, (wrapper,), {}, None, source=bound.source, context=context)
+            yield BoundSymbol(ops.BUMP, (wrapper,), {}, None, source=bound.source), context
 
 
 def _is_prim(bound: BoundSymbol, prims: tuple[Symbol, ...]) -> bool:
@@ -196,11 +199,11 @@ def _takes_number(bound: BoundSymbol, numbered: set[str]) -> bool:
     return bool(numbered) and any(w.name in numbered for p in bound.arguments for w in (p, *_wrappers_in(p)))
 
 
-def _credited(inner: BoundSymbol, outer: BoundSymbol) -> BoundSymbol:
+def _placed(inner: BoundSymbol, context: Context | None, outer: BoundSymbol) -> BoundSymbol:
     """An operation from inside a class, under the user's line; it keeps the line of the class beside."""
     if inner.source == outer.source or outer.source is None:
-        return inner
-    return inner.replace(source=outer.source, handler=inner.source, module=outer.module)
+        return inner.replace(context=context)
+    return inner.replace(context=context, source=outer.source, handler=inner.source, module=outer.module)
 
 
 def _writes_wrapper(bound: BoundSymbol) -> bool:
@@ -275,7 +278,7 @@ def _inside(bound: BoundSymbol) -> Iterable[BoundSymbol]:
 def _step(bound: BoundSymbol) -> BoundSymbol:
     """An ATen op on wrappers with its handler's ops lowered."""
     inside = Context(handler=True)
-    body = [b.replace(context=None) for inner in bound.subsymbols for b in _unrolled(inner, inside)]
+    body = [b.replace(context=None) for inner in bound.subsymbols for b, _ in _unrolled(inner, inside)]
     body = _with_reads(body, bound.arguments, bound.outputs)
     return bound.replace(subsymbols=tuple(_live(body, bound.outputs, bound.arguments)))
 
