@@ -184,7 +184,7 @@ def _reaches_back(bound: BoundSymbol) -> bool:
     """Whether an operation makes autograd follow, through views, wrappers that were made before it."""
     if bound.symbol.name in SWITCHES and bound.has_wrapper:
         return True
-    return _writes_wrapper(bound) and _is_followed(bound, bound.context)
+    return _is_followed(bound, bound.context) and _writes_wrapper(bound)
 
 
 def _takes_number(bound: BoundSymbol, numbered: set[str]) -> bool:
@@ -209,7 +209,7 @@ def _placed(inner: BoundSymbol, context: Context | None, outer: BoundSymbol) -> 
 def _writes_wrapper(bound: BoundSymbol) -> bool:
     """Whether an operation writes into a wrapper."""
     if bound.symbol.kind is Kind.ATEN:
-        return ops.op_info(bound.symbol.fn).mutable and bound.on_wrapper
+        return bound.on_wrapper and ops.op_info(bound.symbol.fn).mutable
     return any(_writes_wrapper(inner) for inner in bound.subsymbols)
 
 

@@ -137,10 +137,7 @@ class BoundSymbol:
     @property
     def on_wrapper(self) -> bool:
         """Whether a wrapper value is among the arguments or the outputs."""
-        for proxy in self.arguments + self.outputs:
-            if isinstance(proxy, SubclassTensorProxy):
-                return True
-        return False
+        return any(isinstance(proxy, SubclassTensorProxy) for proxy in self.arguments + self.outputs)
 
     @property
     def is_step(self) -> bool:
