@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
@@ -87,7 +87,8 @@ def generate(trace: Trace) -> Program:
     for bound, free in zip(trace.bound_symbols, last_uses(trace), strict=True):
         writer.write(bound)
         if free:
-            program.lines[-1] = replace(program.lines[-1], free=tuple(free))
+            last = program.lines[-1]
+            program.lines[-1] = Line(last.indent, last.text, last.bound, tuple(free))
     writer.finish(trace.output)
     return program
 

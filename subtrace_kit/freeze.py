@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from . import ops
@@ -41,6 +41,9 @@ class Body(Sequence[BoundSymbol]):
 
     def __getitem__(self, index: Any) -> Any:
         return self.made[index]
+
+    def __iter__(self) -> Iterator[BoundSymbol]:
+        return iter(self.made)
 
     def __len__(self) -> int:
         return len(self.made)

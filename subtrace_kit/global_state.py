@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from .errors import TraceError
+from .facts import array_content, is_array
 
 __all__ = ["GlobalState"]
 
@@ -100,7 +101,14 @@ class GlobalState:
 def _same(now: Any, before: Any) -> bool:
     if before is None:  # numpy came in only now
         return True
-    return repr(now) == repr(before) if isinstance(now, dict) else bool(now == before)
+    return bool(_content(now) == _content(before))
+
+
+def _content(state: Any) -> Any:
+    """A state that can be compared: arrays of numpy cannot."""
+    if isinstance(state, dict):
+        return {name: _content(part) for name, part in state.items()}
+    return array_content(state) if is_array(state) else state
 
 
 def state_changed(told: str) -> TraceError:

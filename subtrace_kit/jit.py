@@ -14,6 +14,7 @@ import torch
 
 from .backends import Backend, find_backend
 from .called import expect_program, name_of
+from .collecting import no_collection
 from .compiled_parts import with_compiled_parts
 from .errors import TraceError
 from .intercept import current_listener
@@ -142,7 +143,8 @@ class _Jitted:
             newest_first = {known: refused[known] for known in self._entries}
             if len(self._entries) >= self._limit:
                 raise self._full(newest_first, args, kwargs)
-            lowered = lower(trace(self.fn)(*args, **kwargs))
+            with no_collection():  # most of what is recorded goes again when it is lowered
+                lowered = lower(trace(self.fn)(*args, **kwargs))
             program, notes = with_compiled_parts(lowered, self._backend, self._options)
             entry = Entry(lowered, program, newest_first, notes)
             self._entries = (entry, *self._entries)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from . import ops
 from .followed import Followed, listed
-from .proxies import Proxy, TensorProxy, names_in
+from .proxies import Proxy, SubclassTensorProxy, TensorProxy, names_in
 from .symbols import BoundSymbol, Kind
 from .trace import Construction, Ledger, Trace
 
@@ -34,9 +34,13 @@ def record_ledger(original: Trace, lowered: Trace) -> Trace:
 
 
 def _taken(trace: Trace) -> set[str]:
-    """The names of the values that some operation takes, or that are returned, alone or inside a wrapper."""
+    """The names of the wrappers that some operation takes, or that are returned, alone or inside another one."""
     arguments = {p.name: p for outer in trace.bound_symbols for _, b in outer.walk() for p in b.arguments}
-    return set().union(*map(names_in, (*arguments.values(), *trace.results)))
+    return set().union(*(names_in(p) for p in (*arguments.values(), *trace.results) if _is_wrapper(p)))
+
+
+def _is_wrapper(proxy: Proxy) -> bool:
+    return isinstance(proxy, SubclassTensorProxy)
 
 
 class _Reasons:
@@ -58,11 +62,11 @@ class _Reasons:
         if bound.symbol.kind is Kind.CONSTRUCTOR:
             self.built.add(bound.output.name)
             self.cut[bound.output.name] = self.beginning(bound)
-        for proxy in bound.arguments:
+        for proxy in filter(_is_wrapper, bound.arguments):
             if proxy.name not in self.users:
                 self.users[proxy.name] = self.use(bound, proxy)
-        made = {b.output.name for _, b in bound.walk() if b.symbol.kind is Kind.CONSTRUCTOR}
         if bound.at_class:
+            made = _built_in(bound)
             self.built |= made
             self.numbered |= made
         if bound.replayed:

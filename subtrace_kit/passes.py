@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import torch
@@ -12,6 +12,7 @@ from . import ops
 from .backward import backward
 from .backward_errors import BackwardError
 from .called import expect_trace, expect_whole
+from .collecting import no_collection
 from .data_guards import with_data_guards
 from .deep_copies import takes_storage, without_storage
 from .errors import TraceError
@@ -20,13 +21,16 @@ from .ledger import record_ledger
 from .proxies import NumberProxy, Proxy, SubclassTensorProxy, TensorProxy
 from .refusals import raw_storage
 from .returned_views import returned_views
-from .symbols import BoundSymbol, Context, Kind
+from .symbols import BoundSymbol, Context, Kind, Symbol
 from .trace import Trace
 
 __all__ = ["drop_dead_code", "flatten_inputs", "has_effect", "lower", "unroll", "uses"]
 
 SWITCHES = frozenset({"torch.Tensor.requires_grad_", "torch.Tensor.requires_grad.__set__"})
 AUTOGRAD = frozenset({"backward", "grad", "register_hook", "register_post_accumulate_grad_hook", "retain_grad"})
+_EFFECTS = ops.EFFECTS | AUTOGRAD
+_ON_OBJECTS = (ops.GETATTR, ops.STORE, *ops.STATE_WRITES)
+"""Prims that a lowered trace has on wrapper objects too."""
 
 
 def lower(trace: Trace, *, check_backward: bool = True) -> Trace:
@@ -57,10 +61,11 @@ def lower(trace: Trace, *, check_backward: bool = True) -> Trace:
     """
     expect_trace(trace, "lower")
     expect_whole(trace, "lowered")
-    lowered = drop_dead_code(flatten_inputs(unroll(trace)))
-    if check_backward and trace.program is not None and _wants_gradient(trace):
-        try_backward(trace)
-    return with_data_guards(record_ledger(trace, lowered))
+    with no_collection():
+        lowered = drop_dead_code(flatten_inputs(unroll(trace)))
+        if check_backward and trace.program is not None and _wants_gradient(trace):
+            try_backward(trace)
+        return with_data_guards(record_ledger(trace, lowered))
 
 
 def _wants_gradient(trace: Trace) -> bool:
@@ -117,7 +122,7 @@ def unroll(trace: Trace) -> Trace:
             numbered |= {p.name for p in (*outer.arguments, *outer.outputs) if isinstance(p, SubclassTensorProxy)}
             bound.append(outer if outer.symbol.kind is Kind.CONSTRUCTOR else outer.replace(at_class=True))
         else:
-            bound += [_credited(inner, outer) for inner in _unrolled(outer, outer.context, kept)]
+            bound += [_placed(*found, outer) for found in _unrolled(outer, outer.context, kept)]
     attributes = tuple(dataclasses.replace(attribute, by_class=False) for attribute in trace.attributes)
     constants = tuple(dataclasses.replace(constant, by_class=False) for constant in trace.constants)
     trace = trace.replace(attributes=attributes, constants=constants)  # what a handler read is now a constant
@@ -135,7 +140,10 @@ def _left_out(trace: Trace) -> str:
     return f"; handlers no longer write {', '.join(trace.handler_logs)}" if trace.handler_logs else ""
 
 
-def _unrolled(bound: BoundSymbol, context: Context | None, kept: Kept = _NONE) -> Iterable[BoundSymbol]:
+def _unrolled(
+    bound: BoundSymbol, context: Context | None, kept: Kept = _NONE
+) -> Iterator[tuple[BoundSymbol, Context | None]]:
+    """What a lowered trace runs in place of an operation, each with the global state that it runs under."""
     if bound.symbol is ops.ESCAPE:
         raise _leaves_torch(bound)
     if any(isinstance(argument, torch.UntypedStorage) for argument in bound.args):
@@ -143,12 +151,12 @@ def _unrolled(bound: BoundSymbol, context: Context | None, kept: Kept = _NONE) -
     modes = context is not None and bool(context.modes)
     above = modes and _differentiated(bound, context)  # autograd follows the op, not what the modes make of it
     if _is_followed(bound, context, kept):
-        yield replayed(bound.replace(context=context))
-    elif above or bound.symbol.kind is Kind.CONSTRUCTOR or bound.symbol in (ops.GETATTR, ops.STORE, *ops.STATE_WRITES):
-        yield bound.replace(context=context)
+        yield replayed(bound), context
+    elif above or bound.symbol.kind is Kind.CONSTRUCTOR or _is_prim(bound, _ON_OBJECTS):
+        yield bound, context
     elif not bound.subsymbols or not (bound.has_wrapper or modes):
         if bound.results or has_effect(bound) or not bound.has_wrapper:
-            yield bound.replace(context=_without_modes(context))
+            yield bound, _without_modes(context)
     else:
         inside = context
         if bound.symbol.kind is Kind.ATEN and context is not None and bound.on_wrapper:
@@ -157,7 +165,11 @@ def _unrolled(bound: BoundSymbol, context: Context | None, kept: Kept = _NONE) -
             yield from _unrolled(inner, inner.context or inside, kept)
         counts = context is not None and not context.handler  # below a handler torch counts no versions
         for wrapper in _written_wrappers(bound) if counts else ():
-            yield BoundSymbol(ops.BUMP, (wrapper,), {}, None, source=bound.source, context=context)
+            yield BoundSymbol(ops.BUMP, (wrapper,), {}, None, source=bound.source), context
+
+
+def _is_prim(bound: BoundSymbol, prims: tuple[Symbol, ...]) -> bool:
+    return bound.symbol.kind is Kind.PRIM and bound.symbol in prims
 
 
 def _written_wrappers(bound: BoundSymbol) -> list[SubclassTensorProxy]:
@@ -184,14 +196,14 @@ def _takes_number(bound: BoundSymbol, numbered: set[str]) -> bool:
         return False
     if any(isinstance(p, NumberProxy) and not p.guarded for p in bound.arguments):
         return True
-    return any(w.name in numbered for p in bound.arguments for w in (p, *_wrappers_in(p)))
+    return bool(numbered) and any(w.name in numbered for p in bound.arguments for w in (p, *_wrappers_in(p)))
 
 
-def _credited(inner: BoundSymbol, outer: BoundSymbol) -> BoundSymbol:
+def _placed(inner: BoundSymbol, context: Context | None, outer: BoundSymbol) -> BoundSymbol:
     """An operation from inside a class, under the user's line; it keeps the line of the class beside."""
     if inner.source == outer.source or outer.source is None:
-        return inner
-    return inner.replace(source=outer.source, handler=inner.source, module=outer.module)
+        return inner.replace(context=context)
+    return inner.replace(context=context, source=outer.source, handler=inner.source, module=outer.module)
 
 
 def _writes_wrapper(bound: BoundSymbol) -> bool:
@@ -210,11 +222,11 @@ def _is_followed(bound: BoundSymbol, context: Context | None, kept: Kept = _NONE
     direct = bound.symbol.kind is Kind.ATEN and bound.context is not None  # sent by no function that was seen
     if not (direct or bound.symbol.kind in (Kind.FUNCTION, Kind.APPLY)) or not bound.has_wrapper:
         return False
-    if getattr(bound.symbol.fn, "__name__", "") in ops.EFFECTS | AUTOGRAD:
+    if getattr(bound.symbol.fn, "__name__", "") in _EFFECTS:
         return True
     if bound.symbol.kind is Kind.APPLY and any(_requires_grad(p) for _, b in bound.walk() for p in b.outputs):
         return True  # on its way out a Function settles which results autograd follows
-    if any(p.name in kept.views for p in bound.results):
+    if kept.views and any(p.name in kept.views for p in bound.results):
         return True
     if context is None or not context.grad:  # also under no_grad a view says that it requires a gradient
         return any(_requires_grad(p) for p in bound.results) or (kept.every and _writes_wrapper(bound))
@@ -266,7 +278,7 @@ def _inside(bound: BoundSymbol) -> Iterable[BoundSymbol]:
 def _step(bound: BoundSymbol) -> BoundSymbol:
     """An ATen op on wrappers with its handler's ops lowered."""
     inside = Context(handler=True)
-    body = [b.replace(context=None) for inner in bound.subsymbols for b in _unrolled(inner, inside)]
+    body = [b.replace(context=None) for inner in bound.subsymbols for b, _ in _unrolled(inner, inside)]
     body = _with_reads(body, bound.arguments, bound.outputs)
     return bound.replace(subsymbols=tuple(_live(body, bound.outputs, bound.arguments)))
 
@@ -375,7 +387,7 @@ def _needed(body: list[BoundSymbol], output: list[Proxy], outside: set[str]) -> 
 
 
 def _is_needed(bound: BoundSymbol, needed: set[str], outside: set[str]) -> bool:
-    if bound.symbol in ops.STATE_WRITES or bound.symbol is ops.BUMP:
+    if _is_prim(bound, ops.STATE_WRITES) or bound.symbol is ops.BUMP:
         return bound.args[0].name in outside | needed
     return any(p.name in needed for p in bound.results) or has_effect(bound)
 
@@ -387,7 +399,7 @@ def has_effect(bound: BoundSymbol) -> bool:
     if any(isinstance(p, NumberProxy) and p.guarded for p in bound.outputs):
         return True
     name = getattr(bound.symbol.fn, "__name__", "")
-    if bound.symbol.kind is Kind.FUNCTION and name in ops.EFFECTS | AUTOGRAD:
+    if bound.symbol.kind is Kind.FUNCTION and name in _EFFECTS:
         return True
     if bound.symbol.kind is Kind.ATEN:
         info = ops.op_info(bound.symbol.fn)

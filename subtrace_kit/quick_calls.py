@@ -61,6 +61,15 @@ class _Constants(ast.NodeTransformer):
         self.found: dict[str, Any] = {}
         self.names: dict[str, str] = {}  # the text of a constant -> its name
 
+    def visit(self, node: ast.AST) -> Any:
+        """Most nodes are names and numbers: nothing is in them."""
+        return node if isinstance(node, (ast.Name, ast.Constant, ast.Delete)) else super().visit(node)
+
+    def visit_Assign(self, node: ast.Assign) -> ast.AST:
+        """What stands on the left stays."""
+        node.value = self.visit(node.value)
+        return node
+
     def visit_Call(self, node: ast.Call) -> ast.AST:
         """A call of an overload, or of torch.Size on numbers."""
         path = _path(node.func)
@@ -70,7 +79,11 @@ class _Constants(ast.NodeTransformer):
         if len(chain) == 3 and (chain[0] == "aten" or len(path) == 5) and (op := _overload(chain)) is not None:
             call = self.calls.get(node.lineno) or direct_call(op)
             node.func = self.named(f"{'.'.join(chain)} {id(call)}", lambda: call, node.func)
-        self.generic_visit(node)
+        else:
+            node.func = self.visit(node.func)
+        node.args = [self.visit(argument) for argument in node.args]
+        for keyword in node.keywords:
+            keyword.value = self.visit(keyword.value)
         return node
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.AST:

@@ -85,11 +85,19 @@ def _is_internal_file(file: str) -> bool:
 
 def source_of(frame: FrameType) -> Source:
     """The line a frame stands at; the same object for the same line."""
-    code = frame.f_code
-    key = (code.co_filename, frame.f_lineno, code.co_name)
-    if (source := _sources.get(key)) is None:
-        source = _sources[key] = Source(*key)
+    global _latest
+    code, step, source = _latest
+    if source is None or code is not frame.f_code or step != frame.f_lasti:
+        code = frame.f_code
+        key = (code.co_filename, frame.f_lineno, code.co_name)
+        if (source := _sources.get(key)) is None:
+            source = _sources[key] = Source(*key)
+        _latest = code, frame.f_lasti, source
     return source
+
+
+_latest: tuple[CodeType | None, int, Source | None] = (None, 0, None)
+"""Where the last frame stood. Python counts a line from the start of its function, and many ops stand at one."""
 
 
 def definition(code: CodeType | None, name: str = "") -> Source | None:

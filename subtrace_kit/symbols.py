@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import enum
 import weakref
 from collections.abc import Callable, Iterator
@@ -100,13 +99,16 @@ class BoundSymbol:
 
     def replace(self, **changes: Any) -> BoundSymbol:
         """The same bound symbol with other fields."""
-        return dataclasses.replace(self, **changes)
+        return BoundSymbol(**{**vars(self), **changes})
 
     @property
     def arguments(self) -> list[Proxy]:
         """The proxies among the arguments, in order."""
-        found = proxies_in(self.args)
-        return found + proxies_in(self.kwargs) if self.kwargs else found
+        found: list[Proxy] = []
+        _collect(self.args, found)
+        if self.kwargs:
+            _collect(self.kwargs, found)
+        return found
 
     @property
     def outputs(self) -> list[Proxy]:
@@ -116,8 +118,10 @@ class BoundSymbol:
     @property
     def results(self) -> list[Proxy]:
         """The outputs that are new: not among the arguments (an in-place op returns its argument)."""
-        known = {proxy.name for proxy in self.arguments}
-        return [p for p in {p.name: p for p in self.outputs}.values() if p.name not in known]
+        new = {proxy.name: proxy for proxy in self.outputs}
+        for proxy in self.arguments if new else ():
+            new.pop(proxy.name, None)
+        return list(new.values())
 
     def walk(self, depth: int = 0) -> Iterator[tuple[int, BoundSymbol]]:
         """Yield (depth, bound symbol) for this one and all it is made of, outermost first."""
@@ -133,7 +137,7 @@ class BoundSymbol:
     @property
     def on_wrapper(self) -> bool:
         """Whether a wrapper value is among the arguments or the outputs."""
-        return any(isinstance(p, SubclassTensorProxy) for p in (*self.arguments, *self.outputs))
+        return any(isinstance(proxy, SubclassTensorProxy) for proxy in self.arguments + self.outputs)
 
     @property
     def is_step(self) -> bool:
@@ -151,21 +155,24 @@ def proxies_in(value: Any) -> list[Proxy]:
     if isinstance(value, Proxy):
         return [value]
     found: list[Proxy] = []
-    _collect(value, found)
+    if isinstance(value, _TREES):
+        _collect(value, found)
     return found
 
 
+_TREES = (tuple, list, dict, slice)
+
+
 def _collect(tree: Any, found: list[Proxy]) -> None:
-    if isinstance(tree, (list, tuple)):
-        for item in tree:
-            if isinstance(item, Proxy):
-                found.append(item)
-            elif isinstance(item, (list, tuple, dict, slice)):
-                _collect(item, found)
-    elif isinstance(tree, dict):
-        _collect(tuple(tree.values()), found)
+    if isinstance(tree, dict):
+        tree = tree.values()
     elif isinstance(tree, slice):
-        _collect((tree.start, tree.stop, tree.step), found)
+        tree = tree.start, tree.stop, tree.step
+    for item in tree:
+        if isinstance(item, Proxy):
+            found.append(item)
+        elif isinstance(item, _TREES):
+            _collect(item, found)
 
 
 def map_tree(fn: Callable[[Any], Any], value: Any) -> Any:

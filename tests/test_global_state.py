@@ -3,6 +3,7 @@
 import random
 
 import numpy as np
+import numpy.random  # else numpy loads it late, in the middle of a test
 import pytest
 import torch
 
