@@ -23,7 +23,7 @@ from .symbols import BoundSymbol, Context, map_tree, proxies_in
 from .trace import Trace
 from .tracing import record
 
-__all__ = ["backward"]
+__all__ = ["TANGENT", "backward", "cut_backward", "free_guard", "quiet", "without_flag"]
 
 TANGENT = "grad_out"
 
@@ -70,7 +70,7 @@ def backward(trace: Trace) -> Trace:
         raise under_forward_line(error) from error.__cause__
     if found := [*_numbers(joint.bound_symbols[:-1])]:
         raise from_data(trace.name, *found[0])
-    return _cut(trace, joint, joint.bound_symbols[-1])
+    return cut_backward(trace, joint, joint.bound_symbols[-1])
 
 
 def _numbers(body: Any) -> Iterator[tuple[BoundSymbol, NumberProxy]]:
@@ -134,22 +134,26 @@ def _ones(tensor: Any) -> torch.Tensor:
     return build_wrapper(type(tensor), inner, metadata, tensor.shape, tensor.stride())
 
 
-def _cut(trace: Trace, joint: Trace, grad: BoundSymbol) -> Trace:
+def cut_backward(trace: Trace, joint: Trace, grad: BoundSymbol) -> Trace:
     """The part of the joint trace that the call of autograd.grad is made of."""
     context = Context(grad=False)
-    body = tuple(_quiet(b).replace(context=b.context or context) for b in grad.subsymbols)
-    output = map_tree(_without_flag, grad.output)
-    tangents = [_without_flag(capture.proxy) for capture in joint.captures if capture.path == TANGENT]
+    body = tuple(quiet(b).replace(context=b.context or context) for b in grad.subsymbols)
+    output = map_tree(without_flag, grad.output)
+    tangents = [without_flag(capture.proxy) for capture in joint.captures if capture.path == TANGENT]
     body = _with_reads(body, tangents, output, context)
     inputs = _inputs(body, output)
-    arguments = tuple(Argument(name, p) for name, p in inputs.items() if isinstance(p, TensorProxy))
-    names = tuple(inputs)
-    spec = flatten_tree((tuple(range(len(names))), {}))[1]
-    guard = Guard(names, (), spec, arguments, context=context, free=True)
+    guard = free_guard(list(inputs.values()), context)
     line = f"backward of {trace.name}: {len(inputs)} saved values and gradients come in"
     lines = (*trace.provenance, line, *cut_from_inputs(trace, output))
     found = Trace(joint.name, guard, body, output, lines, context=context)
     return found.replace(program=OneByOne(found))
+
+
+def free_guard(inputs: list[Proxy], context: Context) -> Guard:
+    """The kind of inputs that a backward takes, by position."""
+    arguments = tuple(Argument(p.name, p) for p in inputs if isinstance(p, TensorProxy))
+    spec = flatten_tree((tuple(range(len(inputs))), {}))[1]
+    return Guard(tuple(p.name for p in inputs), (), spec, arguments, context=context, free=True)
 
 
 def _inputs(body: tuple[BoundSymbol, ...], output: Any) -> dict[str, Proxy]:
@@ -183,19 +187,19 @@ def _reads(wrappers: list[Any], wanted: dict[str, Proxy], context: Context) -> l
     return found
 
 
-def _quiet(bound: BoundSymbol) -> BoundSymbol:
+def quiet(bound: BoundSymbol) -> BoundSymbol:
     """An operation of the backward as it runs under no_grad: nothing in it requires a gradient."""
     return bound.replace(
-        args=map_tree(_without_flag, bound.args),
-        kwargs=map_tree(_without_flag, bound.kwargs),
-        output=map_tree(_without_flag, bound.output),
-        subsymbols=tuple(map(_quiet, bound.subsymbols)),
+        args=map_tree(without_flag, bound.args),
+        kwargs=map_tree(without_flag, bound.kwargs),
+        output=map_tree(without_flag, bound.output),
+        subsymbols=tuple(map(quiet, bound.subsymbols)),
     )
 
 
-def _without_flag(value: Any) -> Any:
+def without_flag(value: Any) -> Any:
     if not isinstance(value, TensorProxy):
         return value
     if isinstance(value, SubclassTensorProxy):
-        value = dataclasses.replace(value, inner=tuple((name, _without_flag(part)) for name, part in value.inner))
+        value = dataclasses.replace(value, inner=tuple((name, without_flag(part)) for name, part in value.inner))
     return dataclasses.replace(value, requires_grad=False) if value.requires_grad else value

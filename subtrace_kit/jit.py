@@ -17,11 +17,13 @@ from .called import expect_program, name_of
 from .collecting import no_collection
 from .compiled_parts import with_compiled_parts
 from .errors import TraceError
+from .graph_node import GraphNode, wants_node
 from .intercept import current_listener
 from .jit_entries import Entry
 from .jit_report import CacheInfo, JitReport
 from .passes import lower
-from .running import is_changed_data
+from .repeatable import draws
+from .running import is_changed_data, runner
 from .snapshot import random_state
 from .too_many_kinds import too_many_kinds
 from .trace import Trace
@@ -144,11 +146,17 @@ class _Jitted:
             if len(self._entries) >= self._limit:
                 raise self._full(newest_first, args, kwargs)
             with no_collection():  # most of what is recorded goes again when it is lowered
-                lowered = lower(trace(self.fn)(*args, **kwargs))
+                recorded = trace(self.fn)(*args, **kwargs)
+                lowered = lower(recorded)
             program, notes = with_compiled_parts(lowered, self._backend, self._options)
-            entry = Entry(lowered, program, newest_first, notes)
+            node = self._node(recorded, lowered, program) if wants_node(lowered) else None
+            entry = Entry(lowered, program, newest_first, notes, node)
             self._entries = (entry, *self._entries)
             return entry
+
+    def _node(self, recorded: Trace, lowered: Trace, program: Trace) -> GraphNode:
+        compiled = functools.partial(with_compiled_parts, backend=self._backend, options=self._options)
+        return GraphNode(recorded, runner(program).run, lambda half: compiled(half)[0], draws(lowered))
 
     def _retried(
         self, entry: Entry, error: TraceError, give_back: Callable[[], None] | None

@@ -8,6 +8,7 @@ from typing import Any
 
 from .compiled_parts import Notes
 from .errors import TraceError
+from .graph_node import GraphNode
 from .jit_report import EntryReport
 from .proxies import TensorProxy
 from .repeatable import repeatable
@@ -27,10 +28,18 @@ class Entry:
         program: What runs: the same trace, or one with parts that a backend has compiled.
         refused: Why each older entry did not fit when this one was made.
         notes: What the backend made of it.
+        node: What runs it where autograd follows operations on wrappers.
     """
 
-    def __init__(self, trace: Trace, program: Trace, refused: Mapping[Entry, TraceError], notes: Notes | None):
-        self.trace, self.program, self.notes = trace, program, notes
+    def __init__(
+        self,
+        trace: Trace,
+        program: Trace,
+        refused: Mapping[Entry, TraceError],
+        notes: Notes | None,
+        node: GraphNode | None = None,
+    ) -> None:
+        self.trace, self.program, self.notes, self.node = trace, program, notes, node
         self.differences = _by_subject(error.what for error in refused.values())
         self._starts = itertools.count()  # counts in one step, which no other thread can come between
         self.start = self._starts.__next__
@@ -39,6 +48,8 @@ class Entry:
         self.repeatable, self.draws = again.allowed, again.allowed and again.draws
         found = runner(program)
         self.fits, self.check, self.run = found.fits, found.check, found.run
+        if node is not None:
+            self.run = node.run
 
     @property
     def runs(self) -> int:
@@ -55,7 +66,8 @@ class Entry:
         guard = self.trace.guard
         arguments = [f"{a.path}: {_kind(a.proxy, a.value)}" for a in guard.arguments]
         kind = ", ".join([*arguments, *_context_text(guard.context)]) or "no arguments"
-        return EntryReport(kind, self.runs, self.differences, () if self.notes is None else self.notes.lines())
+        notes = (*(self.notes.lines() if self.notes else ()), *(self.node.notes() if self.node else ()))
+        return EntryReport(kind, self.runs, self.differences, notes)
 
 
 def _by_subject(differences: Iterable[str]) -> tuple[str, ...]:

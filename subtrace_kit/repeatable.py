@@ -5,14 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from . import ops
+from .memory import hands_on
 from .passes import has_effect
 from .proxies import NumberProxy, names_in
 from .symbols import BoundSymbol, Kind
 from .trace import Trace
 
-__all__ = ["Repeatable", "repeatable"]
-
-_UNDECLARED_VIEWS = frozenset({ops.aten._unsafe_view.default})
+__all__ = ["Repeatable", "draws", "repeatable"]
 
 
 @dataclass(frozen=True)
@@ -44,7 +43,7 @@ def repeatable(trace: Trace) -> Repeatable:
         allowed = allowed and not _leaves_mark(bound, outside)
         if _hands_on(bound, outside):
             outside.update(name for proxy in bound.outputs for name in names_in(proxy))
-    return Repeatable(allowed, any(map(_draws, before)))
+    return Repeatable(allowed, any(map(_draws_numbers, before)))
 
 
 def _before_last_guard(trace: Trace) -> list[BoundSymbol]:
@@ -79,11 +78,14 @@ def _hands_on(bound: BoundSymbol, outside: set[str]) -> bool:
     """Whether results may share memory with what stands outside."""
     if all(outside.isdisjoint(names_in(p)) for p in bound.arguments):
         return False
-    func = bound.symbol.fn
-    if bound.symbol.kind is not Kind.ATEN or func.namespace != "aten" or bound.has_wrapper:
-        return True
-    return func in _UNDECLARED_VIEWS or any(result.alias_info for result in func._schema.returns)
+    unsure = bound.has_wrapper or getattr(bound.symbol.fn, "namespace", "") != "aten"
+    return unsure or hands_on(bound)
 
 
-def _draws(bound: BoundSymbol) -> bool:
+def _draws_numbers(bound: BoundSymbol) -> bool:
     return bound.symbol.kind is Kind.ATEN and ops.op_info(bound.symbol.fn).random
+
+
+def draws(trace: Trace) -> bool:
+    """Whether a trace draws random numbers of torch's own generators."""
+    return any(_draws_numbers(inner) for outer in trace.bound_symbols for _, inner in outer.walk())

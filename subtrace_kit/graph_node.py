@@ -1,0 +1,233 @@
+"""A lowered program as one node of autograd's graph: its forward and its backward are plain ops on inner tensors."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from .errors import TraceError
+from .intercept import current_listener, flatten_tree, is_watched_otherwise, unflatten_tree
+from .joint import Backward, Kinds, Split, kinds_of, split_joint
+from .quick_guard import quick_guard
+from .running import runner
+from .snapshot import random_state
+from .trace import Trace
+
+__all__ = ["GraphNode", "wants_node"]
+
+_KINDS = 4  # of gradients, after which the program is run again in the backward for others
+
+Run = Callable[[tuple, dict, dict[str, Any]], Any]
+
+
+def wants_node(lowered: Trace) -> bool:
+    """Whether autograd follows operations on wrappers, which one node can stand for."""
+    return any(bound.replayed for bound in lowered.bound_symbols)
+
+
+class GraphNode:
+    """Runs a program whose gradients somebody may want.
+
+    The first call, and whatever one node cannot stand for, run the operations on wrapper objects that autograd
+    follows. From the second call on, the forward runs on inner tensors and leaves one node in the graph; its backward
+    is recorded for the kinds of gradients that have arrived, and for a new one the program is run again.
+
+    Args:
+        trace: The program, as recorded.
+        run: Runs it lowered, with the graph that eager makes, on (args, kwargs, captured values).
+        compiled: What a backend makes of a trace.
+        draws: Whether it draws random numbers.
+    """
+
+    def __init__(self, trace: Trace, run: Run, compiled: Callable[[Trace], Trace], draws: bool) -> None:
+        self.trace = trace.replace(bound_symbols=(), output=None)  # what it holds is recorded again
+        self.run_followed, self.compiled, self.draws = run, compiled, draws
+        self.kinds: tuple[Kinds, ...] = ()
+        self.used: set[Kinds] = set()
+        self.halves: _Halves | None = None
+        self.pending = True  # whether the halves are to be made, at the next call
+        self.refused = ""
+        self.calls = 0
+        self.lock = threading.Lock()
+
+    def run(self, args: tuple, kwargs: dict, captured: dict[str, Any]) -> Any:
+        """Run on arguments and captured values that were checked."""
+        if is_watched_otherwise():
+            return self.run_followed(args, kwargs, captured)
+        if self.pending and self.calls:
+            self.prepare(args, kwargs)
+        self.calls += 1
+        halves = self.halves
+        if halves is None:
+            return self.run_followed(args, kwargs, captured)
+        return halves.run(_Call(self, halves, args, kwargs, captured))
+
+    def prepare(self, args: tuple, kwargs: dict) -> None:
+        """Record forward and backward together."""
+        with self.lock:
+            if not self.pending:
+                return
+            self.pending = False
+            try:
+                self.halves = _Halves(split_joint(self.trace, args, kwargs, self.kinds), self.compiled)
+            except TraceError as error:
+                self.refused = error.what
+                self.halves = None
+
+    def met(self, gradients: Sequence[torch.Tensor | None]) -> None:
+        """Gradients of a kind for which there is no backward yet."""
+        try:
+            kinds = kinds_of(gradients)
+        except Exception:
+            return  # a class that cannot be taken apart: there the program runs again each time
+        with self.lock:
+            if len(self.kinds) < _KINDS and not any(_same(kinds, known) for known in self.kinds):
+                self.kinds = (*self.kinds, kinds)
+                self.pending = True
+
+    def notes(self) -> tuple[str, ...]:
+        """What is to be said of it."""
+        if self.refused:
+            return (f"gradients: through eager's own graph, since {self.refused}",)
+        if self.halves is None:
+            return ()
+        count = len(self.halves.backwards)
+        return (f"gradients: one node in the graph, {count} backward{'' if count == 1 else 's'}",)
+
+
+def _same(one: Kinds, other: Kinds) -> bool:
+    try:
+        return bool(one == other)
+    except Exception:
+        return False  # metadata that cannot be compared
+
+
+class _Halves:
+    """Forward and backwards, compiled."""
+
+    def __init__(self, split: Split, compiled: Callable[[Trace], Trace]) -> None:
+        self.split = split
+        self.forward = runner(compiled(split.forward)).run
+        self.backwards = [_Half(back, compiled) for back in split.backwards]
+
+    def run(self, call: _Call) -> Any:
+        grad = torch.is_grad_enabled()
+        torch._C._set_grad_enabled(False)
+        try:
+            out, live, saved, call.wanted = self.forward(call.args, call.kwargs, call.captured)
+        finally:
+            torch._C._set_grad_enabled(grad)
+        Lowered.apply(call, live, saved, *call.wanted)
+        return out
+
+
+class _Half:
+    """One backward, compiled, with a quick check of its gradients."""
+
+    def __init__(self, back: Backward, compiled: Callable[[Trace], Trace]) -> None:
+        self.saved, self.arriving = back.saved, back.arriving
+        self.run = runner(compiled(back.trace)).run
+        alone = back.trace.replace(guard=back.gradients, bound_symbols=(), output=None)
+        self.fits = quick_guard(alone) or (lambda args, kwargs: None)
+
+
+class _Call:
+    """One call of a program, as its node remembers it."""
+
+    def __init__(self, node: GraphNode, halves: _Halves, args: tuple, kwargs: dict, captured: dict[str, Any]) -> None:
+        self.node, self.halves = node, halves
+        self.args, self.kwargs, self.captured = args, kwargs, captured
+        self.wanted: tuple[torch.Tensor, ...] = ()
+        self.give_back = random_state() if node.draws else None
+        self.versions = [(t, t._version) for t in self.tensors()]
+
+    def tensors(self) -> list[torch.Tensor]:
+        given = [*flatten_tree((self.args, self.kwargs))[0], *self.captured.values()]
+        return [t for t in given if isinstance(t, torch.Tensor)]
+
+    def gradients(self, ctx: Any, gradients: tuple[torch.Tensor | None, ...]) -> Sequence[torch.Tensor | None]:
+        """The gradients of the inputs."""
+        if torch.is_grad_enabled() or current_listener() is not None or is_watched_otherwise():
+            return self.again(ctx, gradients)
+        arriving = tuple(g is not None for g in gradients)
+        there = tuple(g for g in gradients if g is not None)
+        for half in self.halves.backwards:
+            if half.arriving == arriving and half.fits(there, {}) is not None:
+                saved = ctx.saved_tensors
+                return half.run((*[saved[i] for i in half.saved], *there), {}, {})
+        self.node.met(gradients)
+        return self.again(ctx, gradients)
+
+    def again(self, ctx: Any, gradients: tuple[torch.Tensor | None, ...]) -> Sequence[torch.Tensor | None]:
+        """The same through eager's own graph, made anew: for any gradients, and differentiable itself."""
+        _ = ctx.saved_tensors  # autograd's own complaints come first
+        self.expect_unwritten()
+        with torch.enable_grad():
+            fresh = {id(t): _Same.apply(t) for t in self.wanted}
+        leaves, spec = flatten_tree((self.args, self.kwargs))
+        args, kwargs = unflatten_tree([fresh.get(id(leaf), leaf) for leaf in leaves], spec)
+        captured = {name: fresh.get(id(value), value) for name, value in self.captured.items()}
+        with torch.enable_grad():
+            live = _followed(self.run_again(args, kwargs, captured))
+        pairs = [(t, g) for t, g in zip(live, gradients, strict=True) if g is not None]
+        found = torch.autograd.grad(
+            [t for t, _ in pairs],
+            [fresh[id(t)] for t in self.wanted],
+            [g for _, g in pairs],
+            create_graph=torch.is_grad_enabled(),
+            allow_unused=True,
+        )
+        return found
+
+    def run_again(self, args: tuple, kwargs: dict, captured: dict[str, Any]) -> Any:
+        if self.give_back is None:
+            return self.node.run_followed(args, kwargs, captured)
+        now = random_state()
+        self.give_back()
+        try:
+            return self.node.run_followed(args, kwargs, captured)
+        finally:
+            now()
+
+    def expect_unwritten(self) -> None:
+        if any(tensor._version != version for tensor, version in self.versions):
+            raise TraceError(
+                f"the backward of {self.node.trace.name} runs the program again, and an input was written since",
+                cause="a gradient of a kind that has not arrived before, or create_graph=True",
+                way_out="write the input after the backward, or call the program without jit",
+            )
+
+
+def _followed(out: Any) -> list[torch.Tensor]:
+    results = [t for t in flatten_tree(out)[0] if isinstance(t, torch.Tensor)]
+    return list({id(t): t for t in results if t.requires_grad and t.grad_fn is not None}.values())
+
+
+class Lowered(torch.autograd.Function):
+    """Hands on results that were computed before, and asks the call for the gradients."""
+
+    @staticmethod
+    def forward(ctx: Any, call: _Call, live: tuple, saved: tuple, *wanted: torch.Tensor) -> Any:
+        ctx.call = call
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(*saved)
+        return live
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor | None) -> Any:
+        return (None, None, None, *ctx.call.gradients(ctx, gradients))
+
+
+class _Same(torch.autograd.Function):
+    """The same tensor as a value of a graph of its own: what is hooked to the tensor does not see it."""
+
+    @staticmethod
+    def forward(ctx: Any, tensor: torch.Tensor) -> torch.Tensor:
+        return tensor.detach()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:
+        return gradient

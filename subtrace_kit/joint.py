@@ -1,0 +1,334 @@
+"""The forward and the backward of a program recorded together and cut apart: plain ops on inner tensors, both.
+
+What the forward must save is what the backward uses, so the two are recorded as one ("joint") program, once
+for all kinds of gradients that have arrived.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from . import ops
+from .backward import TANGENT, cut_backward, free_guard, quiet, without_flag
+from .errors import TraceError
+from .guards import Guard, tensor_fields
+from .intercept import current_listener, flat_parts, flatten_tree, is_wrapper_type, unflatten_tree
+from .made_inputs import like
+from .memory import shared_memory
+from .passes import AUTOGRAD, drop_dead_code, flatten_inputs, unroll
+from .proxies import NumberProxy, Proxy, SubclassTensorProxy, TensorProxy, names_in, proxy_kind
+from .symbols import BoundSymbol, Context, Kind, map_tree, proxies_in
+from .trace import Trace
+from .tracing import record
+
+__all__ = ["Kinds", "Split", "kinds_of", "split_joint"]
+
+Kinds = tuple[TensorProxy | None, ...]
+"""What gradients are, one for each result that autograd follows: None where none arrives."""
+
+_INSIDE = Context(grad=False, handler=True)
+
+
+@dataclass(frozen=True)
+class Backward:
+    """The backward for one kind of gradients.
+
+    Args:
+        trace: Takes `saved` and the gradients that arrive; gives a gradient, or None, for each input that may get one.
+        saved: Positions, among what the forward keeps, of what it takes.
+        arriving: For each result that autograd follows, whether a gradient arrives.
+        gradients: The kind of those gradients.
+    """
+
+    trace: Trace
+    saved: tuple[int, ...]
+    arriving: tuple[bool, ...]
+    gradients: Guard
+
+
+@dataclass(frozen=True)
+class Split:
+    """A program cut in two.
+
+    Args:
+        forward: Gives (result, followed results, what is kept for the backward, inputs that get a gradient).
+            What is kept includes inputs and results whose memory the backward uses, so that autograd notices writes.
+        backwards: One for each kind of gradients.
+    """
+
+    forward: Trace
+    backwards: tuple[Backward, ...]
+
+
+def kinds_of(gradients: Sequence[torch.Tensor | None]) -> Kinds:
+    """The kinds of gradients that have arrived."""
+    return tuple(None if g is None else _kind(g, "grad_out") for g in gradients)
+
+
+def _kind(tensor: torch.Tensor, name: str) -> TensorProxy:
+    fields = {**tensor_fields(tensor), "requires_grad": False}
+    if not is_wrapper_type(type(tensor)):
+        return TensorProxy(name, **fields)
+    names, metadata = flat_parts(tensor)
+    inner = tuple((part, _kind(getattr(tensor, part), f"{name}_{part}")) for part in names)
+    cls = type(tensor)
+    return proxy_kind(cls)(name, **fields, cls=cls, inner=inner, metadata=metadata)
+
+
+def split_joint(trace: Trace, args: tuple, kwargs: dict, kinds: Sequence[Kinds]) -> Split:
+    """Record a program with its backward, and cut it in two.
+
+    Args:
+        trace: The trace of the program, as recorded.
+        args: Arguments that it fits.
+        kwargs: Likewise.
+        kinds: The kinds of gradients; if there are none, those of the results themselves.
+
+    Returns:
+        The two.
+
+    Raises:
+        TraceError: The program does something that only eager's own graph does as eager does.
+    """
+    _expect_plain_parts(trace)
+    joint = record(_program(trace, kinds), args, kwargs, places=trace.program, backward=True)
+    return _Cutter(trace, joint, max(1, len(kinds))).split()
+
+
+def _expect_plain_parts(trace: Trace) -> None:
+    outside = (*trace.inputs, *(capture.proxy for capture in trace.captures))
+    for proxy in outside:
+        if isinstance(proxy, SubclassTensorProxy) and any(part.requires_grad for part in proxy.parts()):
+            raise TraceError(f"a tensor inside {proxy.name} requires a gradient")
+    if trace.handler_writes:
+        raise TraceError("a handler keeps something outside")
+
+
+def _program(trace: Trace, kinds: Sequence[Kinds]) -> Any:
+    """The program followed by torch.autograd.grad, once for each kind of gradients."""
+    leaves = [capture.fetch() for capture in trace.captures]
+
+    def joint(*args: Any, **kwargs: Any) -> Any:
+        out = trace.program(*args, **kwargs)  # type: ignore[misc]
+        given = [t for t in (*flatten_tree((args, kwargs))[0], *leaves) if isinstance(t, torch.Tensor)]
+        wanted = list({id(t): t for t in given if t.requires_grad}.values())
+        results = [t for t in flatten_tree(out)[0] if isinstance(t, torch.Tensor)]
+        live = list({id(t): t for t in results if t.requires_grad and t.grad_fn is not None}.values())
+        if not (wanted and live):
+            raise TraceError("no gradient reaches an input")
+        found = [_gradients(live, wanted, one) for one in kinds or [_own_kinds(live)]]
+        return out, live, wanted, found
+
+    joint.__name__ = trace.name
+    target = getattr(trace.program, "forward", trace.program)
+    with suppress(TypeError, ValueError):
+        joint.__signature__ = inspect.signature(target)  # type: ignore[attr-defined,arg-type]
+    return joint
+
+
+def _own_kinds(live: list[torch.Tensor]) -> Kinds:
+    recorder: Any = current_listener()
+    with recorder.bookkeeping, torch.no_grad():
+        return kinds_of(live)
+
+
+def _gradients(live: list[torch.Tensor], wanted: list[torch.Tensor], kinds: Kinds) -> Any:
+    reached = [t for t, kind in zip(live, kinds, strict=True) if kind is not None]
+    tangents = [_tangent(kind) for kind in kinds if kind is not None]
+    return torch.autograd.grad(reached, wanted, tangents, allow_unused=True, retain_graph=True)
+
+
+def _tangent(kind: TensorProxy) -> torch.Tensor:
+    """A gradient of a kind, made without a trace of it."""
+    recorder: Any = current_listener()
+    with recorder.bookkeeping, torch.no_grad(), torch.random.fork_rng(devices=[]):
+        made = like(kind)
+        recorder.store.capture(made, TANGENT)
+        return made
+
+
+# --------------------------------------------------------------------------------------------- cutting
+
+
+class _Cutter:
+    """Cuts the trace of a joint program."""
+
+    def __init__(self, trace: Trace, joint: Trace, count: int) -> None:
+        self.trace, self.joint = trace, joint
+        body = list(joint.bound_symbols)
+        self.before, self.grads = body[:-count], body[-count:]
+        if any(b.symbol.fn is not torch.autograd.grad for b in self.grads):
+            raise TraceError("the program leaves something behind")
+        self.out, live, wanted, self.found = joint.output
+        self.live: list[Any] = list(live)
+        self.outside = {p.name: p for p in (*trace.inputs, *(capture.proxy for capture in trace.captures))}
+        self.expect_same_names()
+        reached = [i for i in range(len(wanted)) if any(isinstance(one[i], Proxy) for one in self.found)]
+        self.wanted = [wanted[i] for i in reached]
+        self.found = [tuple(one[i] for i in reached) for one in self.found]
+        if not self.wanted:
+            raise TraceError("no gradient reaches an input")
+
+    def expect_same_names(self) -> None:
+        """The joint program takes what the program takes, under the same names."""
+        own = {capture.proxy.name: capture.path for capture in self.trace.captures}
+        found = {c.proxy.name: c.path for c in self.joint.captures if c.path != TANGENT}
+        names = [p.name for p in self.joint.inputs] == [p.name for p in self.trace.inputs]
+        if not names or not found.items() <= own.items():
+            raise TraceError("with its backward, the program finds other tensors outside")
+
+    def split(self) -> Split:
+        """The two halves."""
+        steps = [step for outer in self.before for step in _steps(outer)]
+        memory = shared_memory(steps)
+        self.expect_own_memory(memory)
+        body = [op for outer in self.before for op in _lowest(quiet(outer))]
+        found = [self.backward(grad, gradients) for grad, gradients in zip(self.grads, self.found, strict=True)]
+        kept: dict[str, Proxy] = {}
+        for _, taken, watched in found:
+            kept |= {p.name: p for p in taken if isinstance(p, TensorProxy)}
+            kept |= {p.name: p for p in self.watched(watched, memory)}
+        forward = self.forward(body, list(kept.values()))
+        order = list(kept)
+        return Split(
+            forward,
+            tuple(self.ready(g, back, taken, order) for g, (back, taken, _) in zip(self.grads, found, strict=True)),
+        )
+
+    def expect_own_memory(self, memory: dict[str, frozenset[str]]) -> None:
+        """Results that share memory with something outside, or with each other, are views that autograd knows."""
+        seen = set(self.outside)
+        for name in {p.name for p in proxies_in(self.live)} | {p.name for p in _tensors(self.out)}:
+            roots = memory.get(name, frozenset({name}))
+            if not seen.isdisjoint(roots):
+                raise TraceError("a result is an argument, or shares memory with one or with another result")
+            seen |= roots
+
+    def watched(self, saved: list[TensorProxy], memory: dict[str, frozenset[str]]) -> Iterator[Proxy]:
+        """The inputs and results that share memory with a saved value: autograd must see whether they are written."""
+        roots = frozenset().union(*(memory.get(p.name, frozenset({p.name})) for p in saved))
+        yield from (proxy for name, proxy in self.outside.items() if name in roots)
+        yield from (p for p in _tensors(self.out) if not roots.isdisjoint(memory.get(p.name, {p.name})))
+
+    def backward(self, grad: BoundSymbol, gradients: Any) -> tuple[Trace, list[Proxy], list[TensorProxy]]:
+        """A lowered backward, what it takes besides the gradients, and what autograd saved for it."""
+        cut = cut_backward(self.trace, self.joint, grad.replace(output=gradients))
+        tangents = {p.name for p in proxies_in(grad.kwargs["grad_outputs"])}
+        inputs = [p for p in cut.inputs if p.name not in tangents]
+        lowered = drop_dead_code(flatten_inputs(unroll(cut)))
+        lowered = _opened(lowered, tangents | set(self.outside))
+        _expect_pure(lowered.bound_symbols, {n for p in lowered.inputs for n in names_in(p)})
+        given: list[Any] = [map_tree(without_flag, p) for p in proxies_in(grad.kwargs["grad_outputs"])]
+        taken = [p for p in _free(lowered) if p.name not in tangents]
+        lowered = lowered.replace(guard=free_guard([*taken, *given], lowered.context))
+        return lowered, taken, [p for p in inputs if isinstance(p, TensorProxy)]
+
+    def forward(self, body: list[BoundSymbol], kept: list[Proxy]) -> Trace:
+        """The forward, with all that it must give."""
+        quieted = map_tree(without_flag, (self.live, kept, self.wanted))
+        out = _quiet_tree(self.out)
+        lines = (*self.joint.provenance, f"forward: {len(kept)} values saved")
+        found = self.trace.replace(
+            bound_symbols=tuple(body), output=(out, *map(tuple, quieted)), context=Context(grad=False), provenance=lines
+        )
+        found = drop_dead_code(flatten_inputs(found))
+        _expect_pure(found.bound_symbols, {n for p in self.outside.values() for n in names_in(p)})
+        if missing := [p for p in _free(found) if p.name not in self.outside]:
+            raise TraceError(f"no op that was recorded makes {missing[0].name}")
+        return found
+
+    def ready(self, grad: BoundSymbol, back: Trace, taken: list[Proxy], order: list[str]) -> Backward:
+        """A backward that says what it takes of what the forward keeps, and which gradients."""
+        known = {p.name for p in taken}
+        alone = free_guard([p for p in back.inputs if p.name not in known], back.context)
+        reached = {p.name for p in proxies_in(grad.args[0])}
+        arriving = tuple(p.name in reached for p in self.live)
+        return Backward(back, tuple(order.index(p.name) for p in taken), arriving, alone)
+
+
+def _tensors(tree: Any) -> list[TensorProxy]:
+    return [leaf for leaf in flatten_tree(tree)[0] if isinstance(leaf, TensorProxy)]
+
+
+def _quiet_tree(tree: Any) -> Any:
+    leaves, spec = flatten_tree(tree)
+    return unflatten_tree([without_flag(leaf) for leaf in leaves], spec)
+
+
+def _steps(bound: BoundSymbol) -> Iterator[BoundSymbol]:
+    """The ATen ops, constructors and prims of the program's own level: wrappers are values here."""
+    if bound.symbol.kind in (Kind.FUNCTION, Kind.APPLY):
+        for inner in bound.subsymbols:
+            yield from _steps(inner)
+    else:
+        yield bound
+
+
+def _lowest(bound: BoundSymbol) -> Iterator[BoundSymbol]:
+    """What runs in the end: ops on plain tensors, constructors, reads of attributes, arithmetic on numbers.
+
+    Raises:
+        TraceError: Something that is more than its ops.
+    """
+    name = getattr(bound.symbol.fn, "__name__", "")
+    writes = bound.symbol in (ops.STORE, ops.ESCAPE, ops.BUMP, *ops.STATE_WRITES)
+    if writes or (bound.symbol.kind is Kind.FUNCTION and name in ops.EFFECTS | AUTOGRAD):
+        raise TraceError(f"{bound.symbol.name} does more than compute")
+    if (bound.context is not None and bound.context.modes) or _takes_number(bound):
+        raise TraceError(f"{bound.symbol.name} runs below a mode, or takes a number from data")
+    inside = bound.symbol.kind in (Kind.FUNCTION, Kind.APPLY) or (bound.symbol.kind is Kind.ATEN and bound.has_wrapper)
+    if not inside:
+        yield bound.replace(context=_INSIDE)
+    elif bound.subsymbols:
+        for inner in bound.subsymbols:
+            yield from _lowest(inner)
+    elif bound.results:
+        raise TraceError(f"what {bound.symbol.name} runs was not seen")
+
+
+def _takes_number(bound: BoundSymbol) -> bool:
+    return bound.on_wrapper and any(isinstance(p, NumberProxy) for p in bound.arguments)
+
+
+def _expect_pure(body: Sequence[BoundSymbol], outside: set[str]) -> None:
+    """Nothing outside is written, no generator of the user's own is drawn from."""
+    memory = shared_memory([step for outer in body for step in _steps(outer)])
+    for bound in body:
+        if bound.replayed or bound.at_class or bound.symbol.kind is Kind.FUNCTION:
+            raise TraceError(f"{bound.symbol.name} stays an operation on wrappers")
+        if bound.symbol.kind is not Kind.ATEN:
+            continue
+        written = ops.written(bound.args, bound.kwargs, ops.op_info(bound.symbol.fn))
+        if any(not outside.isdisjoint(memory.get(p.name, {p.name})) for p in written):
+            raise TraceError(f"{bound.symbol.name} writes something outside")
+        if bound.kwargs.get("generator") is not None:
+            raise TraceError(f"{bound.symbol.name} draws from a generator of the program")
+
+
+def _opened(trace: Trace, closed: set[str]) -> Trace:
+    """The trace with the inner tensors of wrapper inputs as inputs, where it only reads those; `closed` ones stay."""
+    body = list(trace.bound_symbols)
+    while True:
+        used = {p.name for b in body if b.symbol is not ops.GETATTR for p in b.arguments}
+        used |= {p.name for p in trace.results} | closed
+        made = {p.name for b in body for p in b.results}
+        kept = [b for b in body if b.symbol is not ops.GETATTR or b.args[0].name in used | made]
+        if len(kept) == len(body):
+            return trace.replace(bound_symbols=tuple(body))
+        body = kept
+
+
+def _free(trace: Trace) -> list[Proxy]:
+    """What operations and result use and no operation makes."""
+    made: set[str] = set()
+    found: dict[str, Proxy] = {}
+    for bound in trace.bound_symbols:
+        found |= {p.name: p for p in bound.arguments if p.name not in made}
+        made |= {p.name for p in bound.results}
+    return list((found | {p.name: p for p in trace.results if p.name not in made}).values())
