@@ -12,6 +12,7 @@ from . import ops
 from .backward import backward
 from .backward_errors import BackwardError
 from .called import expect_trace, expect_whole
+from .collecting import no_collection
 from .data_guards import with_data_guards
 from .deep_copies import takes_storage, without_storage
 from .errors import TraceError
@@ -57,10 +58,12 @@ def lower(trace: Trace, *, check_backward: bool = True) -> Trace:
     """
     expect_trace(trace, "lower")
     expect_whole(trace, "lowered")
-    lowered = drop_dead_code(flatten_inputs(unroll(trace)))
+    with no_collection():
+        lowered = drop_dead_code(flatten_inputs(unroll(trace)))
     if check_backward and trace.program is not None and _wants_gradient(trace):
         try_backward(trace)
-    return with_data_guards(record_ledger(trace, lowered))
+    with no_collection():
+        return with_data_guards(record_ledger(trace, lowered))
 
 
 def _wants_gradient(trace: Trace) -> bool:

@@ -15,6 +15,7 @@ import torch
 from .bindings import quickest_call
 from .called import expect_whole
 from .codegen import generate
+from .collecting import no_collection
 from .equality import same_value
 from .errors import TraceError
 from .guards import difference
@@ -267,6 +268,7 @@ def runner(trace: Trace) -> Runner:
     expect_whole(trace, "run")
     found = trace.__dict__.get("_runner")
     if found is None:
-        found = Runner(trace)
+        with no_collection():
+            found = Runner(trace)
         object.__setattr__(trace, "_runner", found)
     return found

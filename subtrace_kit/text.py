@@ -6,6 +6,7 @@ import dataclasses
 from typing import Any
 
 from .codegen import Line, Program, generate
+from .collecting import no_collection
 from .intercept import constructor_arguments
 from .options import expect_level
 from .proxies import Proxy, SubclassTensorProxy
@@ -35,6 +36,11 @@ def to_text(trace: Trace, *, levels: int | None = None, comments: bool = True, d
         TraceError: `levels` is no number of levels.
     """
     expect_level(levels, "to_text", "levels")
+    with no_collection():
+        return _text(trace, levels, comments, device)
+
+
+def _text(trace: Trace, levels: int | None, comments: bool, device: bool) -> str:
     program = generate(trace if device else _without_devices(trace))
     printer = _Printer(program, levels, comments, device)
     head = [f"# {line}" for line in trace.provenance]
