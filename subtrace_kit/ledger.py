@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from . import ops
-from .followed import Followed, listed
+from .followed import Followed, Leaves
 from .proxies import Proxy, TensorProxy, names_in
 from .symbols import BoundSymbol, Kind
 from .trace import Construction, Ledger, Trace
@@ -58,9 +58,10 @@ class _Reasons:
         if bound.symbol.kind is Kind.CONSTRUCTOR:
             self.built.add(bound.output.name)
             self.cut[bound.output.name] = self.beginning(bound)
-        for proxy in bound.arguments:
-            if proxy.name not in self.users:
-                self.users[proxy.name] = self.use(bound, proxy)
+        new = [proxy for proxy in bound.arguments if proxy.name not in self.users]
+        behind = self.leaves.of(bound.arguments)
+        for proxy in new:
+            self.users[proxy.name] = self.use(bound, proxy, behind)
         made = {b.output.name for _, b in bound.walk() if b.symbol.kind is Kind.CONSTRUCTOR}
         if bound.at_class:
             self.built |= made
@@ -82,13 +83,12 @@ class _Reasons:
     def beginning(self, bound: BoundSymbol) -> str:
         """What a constructor that is called directly does to the graph."""
         behind = self.leaves.of(bound.arguments)
-        return f"a new leaf, as its constructor cuts it off from {listed(behind)}; " if behind else ""
+        return f"a new leaf, as its constructor cuts it off from {behind}; " if behind else ""
 
-    def use(self, bound: BoundSymbol, proxy: Proxy) -> str:
+    def use(self, bound: BoundSymbol, proxy: Proxy, behind: Leaves) -> str:
         """What the first operation that takes a wrapper object wants of it."""
         if bound.symbol.kind is Kind.CONSTRUCTOR:
             return f"it is inside {bound.symbol.name}"
-        behind = self.leaves.of(bound.arguments)
         if not (bound.replayed and behind):
             return f"{bound.symbol.name} wants the object"
         return f"{bound.symbol.name} takes the object, since {_require(behind, proxy.name)}"
@@ -117,10 +117,10 @@ class _Reasons:
         return self.cut.get(proxy.name, "") + self.users.get(proxy.name, "it is stored")
 
 
-def _require(leaves: tuple[str, ...], own: str = "") -> str:
-    if leaves == (own,):
+def _require(leaves: Leaves, own: str = "") -> str:
+    if leaves == Leaves((own,), 1):
         return "it requires a gradient"
-    return f"{listed(leaves)} require{'s a gradient' if len(leaves) == 1 else ' gradients'}"
+    return f"{leaves} require{'s a gradient' if leaves.count == 1 else ' gradients'}"
 
 
 def _built_in(bound: BoundSymbol) -> set[str]:

@@ -397,12 +397,11 @@ class Recorder:
         It may reach wrappers without taking them: what changed about any is written down first.
         """
         with self.bookkeeping:
-            outside = []
-            for value in list(self.store.values.values()):
-                if value.cls is not None and (obj := value.ref()) is not None:
+            for key in list(self.store.states):
+                if (obj := self.store.values[key].ref()) is not None:
                     self.store.sync(obj)
-                if value.root.outside and value.ref() is not None and not value.ref().is_leaf:
-                    outside.append(value.ref())
+            known = [value.ref() for value in self.store.outside_values]
+            outside = [obj for obj in known if obj is not None and not obj.is_leaf]
             for leaf in leaf_ancestors(outside):
                 self.snapshot.watch_leaf(leaf)
         return (lambda *args, **kwargs: func(*args, **{**kwargs, "retain_graph": True})) if outside else func
