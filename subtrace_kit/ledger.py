@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from . import ops
 from .followed import Followed, Leaves
+from .progress import counted
 from .proxies import Proxy, TensorProxy, names_in
 from .symbols import BoundSymbol, Kind
 from .trace import Construction, Ledger, Trace
@@ -50,7 +51,7 @@ class _Reasons:
         self.cut: dict[str, str] = {}
         self.returned = {p.name for p in lowered.results}
         self.leaves = Followed(lowered)
-        for bound in lowered.bound_symbols:
+        for bound in counted(lowered.bound_symbols):
             self.read(bound)
             self.leaves.read(bound)
 

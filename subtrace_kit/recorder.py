@@ -129,6 +129,7 @@ class Recorder:
         self.properties: set[Value] = set()  # what was read from properties
         self.default_dtype = torch.get_default_dtype()
         self.saved_hooks = hooks_of_saved_tensors()
+        self.tick: Callable[[], object] = bool  # called for each operation of the top level
         self.paused = False
         self.just_opened = False  # whether a function was opened and nothing has run in it yet
         self.bookkeeping = _Bookkeeping(self)
@@ -555,7 +556,9 @@ class Recorder:
     def emit(self, event: Event) -> None:
         """Write an event into the open scope."""
         self.scopes[-1].append(event)
-        if event.writes and self.open_events:
+        if not self.open_events:
+            self.tick()
+        elif event.writes:
             self.open_events[-1].writes = True
 
     def number_op(self, name: str, args: tuple, value: Any) -> Any:
