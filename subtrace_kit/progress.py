@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sized
 from typing import Any, TypeVar
+from weakref import WeakSet
 
 __all__ = ["DELAY", "Stage", "counted", "restart", "tick"]
 
@@ -78,6 +79,7 @@ class Stage:
         kind, notebook = bar_class()
         if notebook or (self.file is not None and self.file.isatty()):
             look: dict[str, Any] = {"leave": False, "file": self.file, "dynamic_ncols": True, "unit": " ops"}
+            look["position"] = others() + len(kind._instances)
             self.bar = kind(desc=self.name, initial=self.count, total=self.total, **look)
             self.bar.initial = 0  # counted before there was a bar, and to be part of the rate
             self.bar.start_t -= time.perf_counter() - self.begin
@@ -128,11 +130,18 @@ def _counted(items: Iterable[T], stage: Stage) -> Iterable[T]:
 
 
 @functools.cache
-def bar_class() -> tuple[type, bool]:
+def bar_class() -> tuple[Any, bool]:
     """The class of the bars, and whether it draws in a notebook."""
     from tqdm.asyncio import tqdm as terminal
     from tqdm.auto import tqdm
 
-    # No thread that watches the bar, and a lock that starts no process: the program is left alone with its own.
-    own = {} if hasattr(tqdm, "_lock") else {"_lock": threading.RLock()}
-    return type("Bar", (tqdm,), {"monitor_interval": 0, **own}), tqdm is not terminal
+    # No thread that watches the bar, and nothing shared with bars of the program that is recorded.
+    own = {"monitor_interval": 0, "_lock": threading.RLock(), "_instances": WeakSet()}
+    return type("Bar", (tqdm,), own), tqdm is not terminal
+
+
+def others() -> int:
+    """How many bars of other code stand above."""
+    from tqdm.std import tqdm
+
+    return len(tqdm._instances)

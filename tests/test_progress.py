@@ -68,7 +68,7 @@ def test_the_bar_is_gone_at_the_end(terminal: Terminal) -> None:
     subtrace_kit.trace(program)(two())
     assert terminal.getvalue().endswith("\r")
     assert terminal.getvalue().rpartition("\r")[0].rpartition("\r")[2].strip() == ""
-    assert not tqdm._instances
+    assert not progress.bar_class()[0]._instances
 
 
 def test_the_bar_is_gone_after_an_error(terminal: Terminal) -> None:
@@ -78,7 +78,7 @@ def test_the_bar_is_gone_after_an_error(terminal: Terminal) -> None:
 
     with pytest.raises(subtrace_kit.TraceError):
         subtrace_kit.trace(fails)(two())
-    assert not tqdm._instances
+    assert not progress.bar_class()[0]._instances
     assert counted([1]) == [1]  # no stage is left
 
 
@@ -122,7 +122,7 @@ def test_what_is_recorded_is_the_same(terminal: Terminal) -> None:
     assert str(subtrace_kit.trace(draws)(two())) == with_bar
 
 
-def test_a_program_may_have_its_own_stderr_and_bar(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_program_may_have_its_own_stderr(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
     own = io.StringIO()
 
     def program(x: Any) -> Any:
@@ -134,6 +134,26 @@ def test_a_program_may_have_its_own_stderr_and_bar(terminal: Terminal, monkeypat
 
     subtrace_kit.trace(program)(torch.ones(2))
     assert own.getvalue() == ""
+
+
+def test_it_stands_below_the_bars_of_others(terminal: Terminal) -> None:
+    others = io.StringIO()
+    for _ in tqdm(range(2), file=others):
+        subtrace_kit.trace(program)(two())
+    assert "\nrecording: 1 ops" in terminal.getvalue().replace("\r", "")
+
+
+def bars(x: Any) -> Any:
+    for _ in tqdm(range(3), file=io.StringIO()):
+        x = -x
+    return x
+
+
+def test_a_program_may_have_its_own_bar(terminal: Terminal) -> None:
+    bars(torch.ones(2))  # which makes what all bars share
+    before = set(tqdm._instances), tqdm.monitor
+    assert len(subtrace_kit.trace(bars)(torch.ones(2)).bound_symbols) == 3
+    assert (set(tqdm._instances), tqdm.monitor) == before
 
 
 def test_counted_counts_the_stage_of_this_thread() -> None:
@@ -149,6 +169,7 @@ def test_the_bar_goes_to_a_notebook_without_a_terminal(monkeypatch: pytest.Monke
 
     class Bar:
         start_t = 0.0
+        _instances = ()
 
         def __init__(self, **options: Any) -> None:
             made.append(options)
