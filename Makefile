@@ -80,7 +80,7 @@ pytest: $(INSTALLED)
 # One thread a kernel: two notebooks run at a time. loadfile keeps the cells of a notebook in one worker.
 nbval: $(INSTALLED)
 	@if ls notebooks/*.ipynb >/dev/null 2>&1; then set -x; \
-	  OMP_NUM_THREADS=1 $(BIN)/python -m pytest -p tests.nbval_plugin --nbval-lax --nbval-current-env \
+	  OMP_NUM_THREADS=1 TQDM_DISABLE=1 $(BIN)/python -m pytest -p tests.nbval_plugin --nbval-lax --nbval-current-env \
 	    --nbval-cell-timeout=120 --nbval-sanitize-with=tests/nbval_sanitize.cfg --dist loadfile -n 2 --ignore-glob='*_exercises.ipynb' notebooks; \
 	else echo "nbval: no notebook in notebooks/, nothing to compare"; fi
 

@@ -24,6 +24,8 @@ Texts = tuple[str, str]
 HANDLERS = ("__torch_dispatch__", "__torch_function__")
 _OF_CLASS = ("__new__", "__init__", "__tensor_flatten__", "__tensor_unflatten__")
 FIND_OUT = "run the program once without trace() to see whether it fails there too"
+MIXED = "convert all Tensors to FakeTensors"
+MIXED_CAUSE = "fake tensors, which are shapes without data, and real ones meet in one op"
 LOOK = "print(error.trace) shows the operations up to here; the one that failed stands last"
 
 
@@ -113,6 +115,8 @@ def _recursion(failure: Failure) -> Texts | None:
 
 
 def _fake(failure: Failure) -> Texts | None:
+    if MIXED in failure.text:
+        return MIXED_CAUSE, "trace(fn, fake=True) takes both; print(), lower() and draw() need no data"
     if type(failure.error).__name__ not in ("DataDependentOutputException", "DynamicOutputShapeException"):
         return None
     return (

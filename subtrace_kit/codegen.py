@@ -14,6 +14,7 @@ from .intercept import flatten_tree, is_custom_node
 from .last_use import last_uses
 from .literals import Literals
 from .naming import TEXT_BUILTINS, TEXT_NAMES, identifier
+from .progress import counted
 from .proxies import NumberProxy, Proxy, TensorProxy
 from .statements import statement
 from .symbols import BoundSymbol, Context, proxies_in
@@ -84,7 +85,7 @@ def generate(trace: Trace) -> Program:
     program = Program("", literals=Literals({trace.name, *values, *trace.guard.positional, *trace.guard.keywords}))
     writer = _Writer(program, trace)
     writer.unpack_arguments()
-    for bound, free in zip(trace.bound_symbols, last_uses(trace), strict=True):
+    for bound, free in counted(list(zip(trace.bound_symbols, last_uses(trace), strict=True))):
         writer.write(bound)
         if free:
             last = program.lines[-1]

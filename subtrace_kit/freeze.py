@@ -10,6 +10,7 @@ from . import ops
 from .collecting import no_collection
 from .errors import TraceError
 from .naming import Names, base_name, identifier
+from .progress import Stage, counted
 from .proxies import NumberProxy, Proxy, TensorProxy, proxy_kind
 from .seen import Seen
 from .symbols import BoundSymbol, Kind, map_tree
@@ -124,9 +125,10 @@ class Freezer:
     def write_out(self, events: list[Event]) -> list[BoundSymbol]:
         """All events as bound symbols, in order."""
         frozen = self.reads_after(None)
-        for event in events:
-            frozen.append(self.bind(event))
-            frozen += self.reads_after(event)
+        with Stage("writing down"):
+            for event in counted(events):
+                frozen.append(self.bind(event))
+                frozen += self.reads_after(event)
         self.reads.clear()
         untie(events)
         return frozen

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from . import ops
-from .followed import Followed, listed
+from .followed import Followed, Leaves
+from .progress import counted
 from .proxies import Proxy, SubclassTensorProxy, TensorProxy, names_in
 from .symbols import BoundSymbol, Kind
 from .trace import Construction, Ledger, Trace
@@ -54,7 +55,7 @@ class _Reasons:
         self.cut: dict[str, str] = {}
         self.returned = {p.name for p in lowered.results}
         self.leaves = Followed(lowered)
-        for bound in lowered.bound_symbols:
+        for bound in counted(lowered.bound_symbols):
             self.read(bound)
             self.leaves.read(bound)
 
@@ -62,9 +63,9 @@ class _Reasons:
         if bound.symbol.kind is Kind.CONSTRUCTOR:
             self.built.add(bound.output.name)
             self.cut[bound.output.name] = self.beginning(bound)
-        for proxy in filter(_is_wrapper, bound.arguments):
-            if proxy.name not in self.users:
-                self.users[proxy.name] = self.use(bound, proxy)
+        if new := [proxy for proxy in filter(_is_wrapper, bound.arguments) if proxy.name not in self.users]:
+            behind = self.leaves.of(bound.arguments)
+            self.users |= {proxy.name: self.use(bound, proxy, behind) for proxy in new}
         if bound.at_class:
             made = _built_in(bound)
             self.built |= made
@@ -86,13 +87,12 @@ class _Reasons:
     def beginning(self, bound: BoundSymbol) -> str:
         """What a constructor that is called directly does to the graph."""
         behind = self.leaves.of(bound.arguments)
-        return f"a new leaf, as its constructor cuts it off from {listed(behind)}; " if behind else ""
+        return f"a new leaf, as its constructor cuts it off from {behind}; " if behind else ""
 
-    def use(self, bound: BoundSymbol, proxy: Proxy) -> str:
+    def use(self, bound: BoundSymbol, proxy: Proxy, behind: Leaves) -> str:
         """What the first operation that takes a wrapper object wants of it."""
         if bound.symbol.kind is Kind.CONSTRUCTOR:
             return f"it is inside {bound.symbol.name}"
-        behind = self.leaves.of(bound.arguments)
         if not (bound.replayed and behind):
             return f"{bound.symbol.name} wants the object"
         return f"{bound.symbol.name} takes the object, since {_require(behind, proxy.name)}"
@@ -121,10 +121,10 @@ class _Reasons:
         return self.cut.get(proxy.name, "") + self.users.get(proxy.name, "it is stored")
 
 
-def _require(leaves: tuple[str, ...], own: str = "") -> str:
-    if leaves == (own,):
+def _require(leaves: Leaves, own: str = "") -> str:
+    if leaves == Leaves((own,), 1):
         return "it requires a gradient"
-    return f"{listed(leaves)} require{'s a gradient' if len(leaves) == 1 else ' gradients'}"
+    return f"{leaves} require{'s a gradient' if leaves.count == 1 else ' gradients'}"
 
 
 def _built_in(bound: BoundSymbol) -> set[str]:

@@ -18,6 +18,7 @@ from .deep_copies import takes_storage, without_storage
 from .errors import TraceError
 from .handler_state import changed_by_handler
 from .ledger import record_ledger
+from .progress import Stage, counted
 from .proxies import NumberProxy, Proxy, SubclassTensorProxy, TensorProxy
 from .refusals import raw_storage
 from .returned_views import returned_views
@@ -62,9 +63,12 @@ def lower(trace: Trace, *, check_backward: bool = True) -> Trace:
     expect_trace(trace, "lower")
     expect_whole(trace, "lowered")
     with no_collection():
-        lowered = drop_dead_code(flatten_inputs(unroll(trace)))
+        with Stage("lowering"):
+            lowered = drop_dead_code(flatten_inputs(unroll(trace)))
         if check_backward and trace.program is not None and _wants_gradient(trace):
             try_backward(trace)
+        with Stage("lowering"):
+            return with_data_guards(record_ledger(trace, lowered))
         return with_data_guards(record_ledger(trace, lowered))
 
 
@@ -112,7 +116,7 @@ def unroll(trace: Trace) -> Trace:
     kept = Kept(any(_reaches_back(b) for b in trace.bound_symbols), returned_views(trace))
     numbered: set[str] = set()
     bound: list[BoundSymbol] = []
-    for outer in trace.bound_symbols:
+    for outer in counted(trace.bound_symbols):
         whole = outer.symbol.kind is Kind.FUNCTION and takes_storage(outer)
         if whole and outer.has_wrapper and (copied := without_storage(outer)) is not None:
             outer, whole = copied, False

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from .intercept import direct_call
+from .progress import restart, tick
 
 __all__ = ["with_constants"]
 
@@ -47,6 +48,7 @@ def _with_constants(
 ) -> tuple[Any, dict[str, Any]]:
     tree = ast.parse(source, file)
     writer = _Constants(calls)
+    restart(len(calls) or None)
     for part in tree.body:
         if isinstance(part, ast.FunctionDef) and part.name == name:
             writer.visit(part)
@@ -77,6 +79,7 @@ class _Constants(ast.NodeTransformer):
             return self.named(f"torch.Size({sizes})", lambda: torch.Size(sizes), node)
         chain = path[2:] if path[:2] == ["torch", "ops"] else path
         if len(chain) == 3 and (chain[0] == "aten" or len(path) == 5) and (op := _overload(chain)) is not None:
+            tick()
             call = self.calls.get(node.lineno) or direct_call(op)
             node.func = self.named(f"{'.'.join(chain)} {id(call)}", lambda: call, node.func)
         else:

@@ -21,6 +21,7 @@ from .intercept import (
     tree_children,
 )
 from .owners import module_hooks
+from .progress import counted
 from .proxies import SubclassTensorProxy, TensorProxy
 from .roots import Place, is_simple, itself
 from .trace import Capture, Constant, Trace, TrainingFlag
@@ -81,7 +82,7 @@ class _Writer(GuardText):
                 self.value(leaf, argument.value)
             else:
                 self.tensor(leaf, argument.proxy)
-        for capture in self.trace.captures:
+        for capture in counted(self.trace.captures):
             self.capture(capture)
         self.kinds()
         if not self.trace.guard.free:

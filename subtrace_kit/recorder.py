@@ -129,6 +129,7 @@ class Recorder:
         self.properties: set[Value] = set()  # what was read from properties
         self.default_dtype = torch.get_default_dtype()
         self.saved_hooks = hooks_of_saved_tensors()
+        self.tick: Callable[[], object] = bool  # called for each operation of the top level
         self.paused = False
         self.just_opened = False  # whether a function was opened and nothing has run in it yet
         self.bookkeeping = _Bookkeeping(self)
@@ -397,12 +398,11 @@ class Recorder:
         It may reach wrappers without taking them: what changed about any is written down first.
         """
         with self.bookkeeping:
-            outside = []
-            for value in list(self.store.values.values()):
-                if value.cls is not None and (obj := value.ref()) is not None:
+            for key in list(self.store.states):
+                if (obj := self.store.values[key].ref()) is not None:
                     self.store.sync(obj)
-                if value.root.outside and value.ref() is not None and not value.ref().is_leaf:
-                    outside.append(value.ref())
+            known = [value.ref() for value in self.store.outside_values]
+            outside = [obj for obj in known if obj is not None and not obj.is_leaf]
             for leaf in leaf_ancestors(outside):
                 self.snapshot.watch_leaf(leaf)
         return (lambda *args, **kwargs: func(*args, **{**kwargs, "retain_graph": True})) if outside else func
@@ -556,7 +556,9 @@ class Recorder:
     def emit(self, event: Event) -> None:
         """Write an event into the open scope."""
         self.scopes[-1].append(event)
-        if event.writes and self.open_events:
+        if not self.open_events:
+            self.tick()
+        elif event.writes:
             self.open_events[-1].writes = True
 
     def number_op(self, name: str, args: tuple, value: Any) -> Any:

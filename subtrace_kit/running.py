@@ -14,12 +14,15 @@ import torch
 
 from .bindings import quickest_call
 from .called import expect_whole
+from .causes import MIXED, MIXED_CAUSE
 from .codegen import generate
+from .collecting import no_collection
 from .equality import same_value
 from .errors import TraceError
 from .guards import difference
 from .intercept import RECLASSED, as_handler, no_torch_function
 from .owners import MISSING, module_hooks
+from .progress import Stage
 from .quick_calls import with_constants
 from .quick_guard import quick_guard
 from .shown import instead, message
@@ -143,6 +146,9 @@ class Runner:
                 " stands in metadata"
             )
             way_out = "trace again on such data (jit does, unless something was written before); keep it a 0-dim tensor"
+        elif MIXED in str(error):
+            cause = MIXED_CAUSE
+            way_out = "give the parameters data; on fake arguments it runs too, and a shape is all that comes out"
         told = TraceError(
             what,
             source=bound.source if bound else None,
@@ -267,6 +273,7 @@ def runner(trace: Trace) -> Runner:
     expect_whole(trace, "run")
     found = trace.__dict__.get("_runner")
     if found is None:
-        found = Runner(trace)
+        with no_collection(), Stage("compiling"):
+            found = Runner(trace)
         object.__setattr__(trace, "_runner", found)
     return found

@@ -60,13 +60,14 @@ class Store:
         self.pending: dict[int, Pending] = {}
         self.captures: list[tuple[Value, list[Place]]] = []
         self.outside_wrappers: list[Any] = []
+        self.outside_values: list[Value] = []
         self.numbers = Numbers()
         self.built = 0
         self.sound: dict[type, State] = {}  # the attributes of the last object that was built again
 
     def forget(self) -> None:
         """Let go of all objects."""
-        for kept in (self.values, self.states, self.pending, self.captures, self.outside_wrappers):
+        for kept in (self.values, self.states, self.pending, self.captures, self.outside_wrappers, self.outside_values):
             kept.clear()
 
     # ------------------------------------------------------------------------------------ trees
@@ -345,6 +346,7 @@ class Store:
         self.outside(obj)
         value = Value(hint)
         value.outside = True
+        self.outside_values.append(value)
         if not is_wrapper_type(type(obj)):
             if lacks_protocol(type(obj)):
                 raise no_protocol(type(obj), None)

@@ -6,8 +6,10 @@ import dataclasses
 from typing import Any
 
 from .codegen import Line, Program, generate
+from .collecting import no_collection
 from .intercept import constructor_arguments
 from .options import expect_level
+from .progress import Stage, counted
 from .proxies import Proxy, SubclassTensorProxy
 from .shown import shown
 from .statements import statement
@@ -35,6 +37,11 @@ def to_text(trace: Trace, *, levels: int | None = None, comments: bool = True, d
         TraceError: `levels` is no number of levels.
     """
     expect_level(levels, "to_text", "levels")
+    with no_collection(), Stage("writing out"):
+        return _text(trace, levels, comments, device)
+
+
+def _text(trace: Trace, levels: int | None, comments: bool, device: bool) -> str:
     program = generate(trace if device else _without_devices(trace))
     printer = _Printer(program, levels, comments, device)
     head = [f"# {line}" for line in trace.provenance]
@@ -43,7 +50,7 @@ def to_text(trace: Trace, *, levels: int | None = None, comments: bool = True, d
         head += [
             f"    # {p.name}: {', '.join([type_text(p, device=device), *_metadata(p)])}" for p in _parameters(trace)
         ]
-    lines = [*head, *(text for line in program.lines for text in printer.print(line))]
+    lines = [*head, *(text for line in counted(program.lines) for text in printer.print(line))]
     if trace.failure:
         lines.insert(-1, f"    # ^ failed: {trace.failure}")
     return "\n".join(lines)

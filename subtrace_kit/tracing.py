@@ -47,6 +47,7 @@ from .program_errors import (
     went_on,
     written_out_of_sight,
 )
+from .progress import Stage
 from .protocol import expect_protocol
 from .recorder import Recorder, run_program
 from .roots import is_simple
@@ -247,7 +248,8 @@ class _Recording:
     def run_watched(self) -> None:
         """Run the program with everything watched."""
         recorder = self.recorder
-        with watch(recorder, recorder.modes), recorder.modules.follow(recorder):
+        with Stage("recording") as stage, watch(recorder, recorder.modes), recorder.modules.follow(recorder):
+            recorder.tick = stage.tick
             out = run_program(self.fn, self.args, self.kwargs)
             with recorder.bookkeeping:
                 self.output = self.take_output(out)
