@@ -69,6 +69,13 @@ def _compared(stage: Stage, wanted: Facts, seed: int) -> Verdict:
             where = "second run lowered"
             if verdict := _difference(where, stage.run(low, 2), stage.run(stage.fn, 2)):
                 return verdict
+        where = "run jit"
+        jitted = subtrace_kit.jit(stage.fn)
+        for sample in (2, 1):  # the forward and backward of one node are recorded in the second call, and in the third
+            stage.run(jitted, sample)
+        for where in ("run jit", "run jit again"):
+            if verdict := _difference("jit lowered", stage.run(jitted, 1), wanted):
+                return verdict
     except subtrace_kit.TraceError as error:
         return Verdict("refusal", f"{where}: {_message(error)}", str(error))
     except Exception as error:
