@@ -88,6 +88,11 @@ class GraphNode:
                 self.kinds = (*self.kinds, kinds)
                 self.pending = True
 
+    @property
+    def split(self) -> Split | None:
+        """The halves as traces, once they are made."""
+        return None if self.halves is None else self.halves.split
+
     def notes(self) -> tuple[str, ...]:
         """What is to be said of it."""
         if self.refused:
@@ -117,11 +122,17 @@ class _Halves:
         grad = torch.is_grad_enabled()
         torch._C._set_grad_enabled(False)
         try:
-            out, live, saved, call.wanted = self.forward(call.args, call.kwargs, call.captured)
+            out, live, saved, call.wanted, call.given = self.forward(call.args, call.kwargs, call.captured)
         finally:
             torch._C._set_grad_enabled(grad)
+        call.versions = _versions(call.given)
         Lowered.apply(call, live, saved, *call.wanted)
         return out
+
+
+def _versions(tensors: Sequence[torch.Tensor]) -> list[int]:
+    """How often each tensor was written; inference tensors do not count."""
+    return [0 if tensor.is_inference() else tensor._version for tensor in tensors]
 
 
 class _Half:
@@ -142,11 +153,8 @@ class _Call:
         self.args, self.kwargs, self.captured = args, kwargs, captured
         self.wanted: tuple[torch.Tensor, ...] = ()
         self.give_back = random_state() if node.draws else None
-        self.versions = [(t, t._version) for t in self.tensors()]
-
-    def tensors(self) -> list[torch.Tensor]:
-        given = [*flatten_tree((self.args, self.kwargs))[0], *self.captured.values()]
-        return [t for t in given if isinstance(t, torch.Tensor)]
+        self.given: tuple[torch.Tensor, ...] = ()
+        self.versions: list[int] = []
 
     def gradients(self, ctx: Any, gradients: tuple[torch.Tensor | None, ...]) -> Sequence[torch.Tensor | None]:
         """The gradients of the inputs."""
@@ -193,7 +201,7 @@ class _Call:
             now()
 
     def expect_unwritten(self) -> None:
-        if any(tensor._version != version for tensor, version in self.versions):
+        if _versions(self.given) != self.versions:
             raise TraceError(
                 f"the backward of {self.node.trace.name} runs the program again, and an input was written since",
                 cause="a gradient of a kind that has not arrived before, or create_graph=True",

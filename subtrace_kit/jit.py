@@ -42,6 +42,12 @@ def jit(
 ) -> Callable[..., Any]:
     """Run a program through lowered traces, one for each kind of input.
 
+    Where autograd follows wrappers, the first call makes the graph that eager makes. From the second call on,
+    forward and backward run on inner tensors, and the graph has one node for the program. They are recorded for the
+    kinds of gradients that arrive (the program's Python runs once more for that); gradients of a new kind and
+    `create_graph=True` run the program again in the backward. What one node cannot stand for keeps eager's graph,
+    and `explain()` says why: views of arguments that are returned, hooks, writes into what comes in.
+
     Args:
         fn: A function or an nn.Module.
         *given: Nothing: the program's arguments belong into the second call.
@@ -53,7 +59,7 @@ def jit(
     Returns:
         A function that is called like `fn`, by any number of threads, and pickled like it. `cache_info()` counts,
         `explain()` says which kinds of input it has met and what made each new, `traces` lists the lowered
-        traces. Of a module it has the attributes too (`parameters()`, `eval()`), but it is none: put the module
+        traces, `halves` forward and backwards where they run on inner tensors. Of a module it has the attributes too (`parameters()`, `eval()`), but it is none: put the module
         into other modules. Inside a program that is recorded it is `fn` itself.
 
     Raises:
@@ -187,6 +193,12 @@ class _Jitted:
     def traces(self) -> list[Trace]:
         """The lowered traces, the latest first."""
         return [entry.trace for entry in self._entries]
+
+    @property
+    def halves(self) -> list[tuple[Trace, tuple[Trace, ...]]]:
+        """Forward and backwards of the kinds of input that are one node in autograd's graph, the latest first."""
+        splits = [entry.node.split for entry in self._entries if entry.node is not None]
+        return [(split.forward, tuple(back.trace for back in split.backwards)) for split in splits if split is not None]
 
     def cache_info(self) -> CacheInfo:
         """How often a trace was there for a call.

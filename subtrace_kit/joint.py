@@ -19,11 +19,12 @@ from .backward import TANGENT, cut_backward, free_guard, quiet, without_flag
 from .errors import TraceError
 from .guards import Guard, tensor_fields
 from .intercept import current_listener, flat_parts, flatten_tree, is_wrapper_type, unflatten_tree
+from .lowest import expect_pure, lowest, steps_of
 from .made_inputs import like
 from .memory import shared_memory
-from .passes import AUTOGRAD, drop_dead_code, flatten_inputs, unroll
-from .proxies import NumberProxy, Proxy, SubclassTensorProxy, TensorProxy, names_in, proxy_kind
-from .symbols import BoundSymbol, Context, Kind, map_tree, proxies_in
+from .passes import drop_dead_code, flatten_inputs, unroll
+from .proxies import Proxy, SubclassTensorProxy, TensorProxy, names_in, proxy_kind
+from .symbols import BoundSymbol, Context, map_tree, proxies_in
 from .trace import Trace
 from .tracing import record
 
@@ -31,8 +32,6 @@ __all__ = ["Kinds", "Split", "kinds_of", "split_joint"]
 
 Kinds = tuple[TensorProxy | None, ...]
 """What gradients are, one for each result that autograd follows: None where none arrives."""
-
-_INSIDE = Context(grad=False, handler=True)
 
 
 @dataclass(frozen=True)
@@ -57,7 +56,8 @@ class Split:
     """A program cut in two.
 
     Args:
-        forward: Gives (result, followed results, what is kept for the backward, inputs that get a gradient).
+        forward: Gives (result, followed results, what is kept for the backward, inputs that get a gradient, all
+            tensors that come in and those inside them).
             What is kept includes inputs and results whose memory the backward uses, so that autograd notices writes.
         backwards: One for each kind of gradients.
     """
@@ -185,10 +185,10 @@ class _Cutter:
 
     def split(self) -> Split:
         """The two halves."""
-        steps = [step for outer in self.before for step in _steps(outer)]
+        steps = [step for outer in self.before for step in steps_of(outer)]
         memory = shared_memory(steps)
         self.expect_own_memory(memory)
-        body = [op for outer in self.before for op in _lowest(quiet(outer))]
+        body = [op for outer in self.before for op in lowest(quiet(outer))]
         found = [self.backward(grad, gradients) for grad, gradients in zip(self.grads, self.found, strict=True)]
         kept: dict[str, Proxy] = {}
         for _, taken, watched in found:
@@ -221,9 +221,10 @@ class _Cutter:
         cut = cut_backward(self.trace, self.joint, grad.replace(output=gradients))
         tangents = {p.name for p in proxies_in(grad.kwargs["grad_outputs"])}
         inputs = [p for p in cut.inputs if p.name not in tangents]
-        lowered = drop_dead_code(flatten_inputs(unroll(cut)))
+        unrolled = unroll(cut.replace(output=None)).replace(output=cut.output)  # a gradient need not be a view
+        lowered = drop_dead_code(flatten_inputs(unrolled))
         lowered = _opened(lowered, tangents | set(self.outside))
-        _expect_pure(lowered.bound_symbols, {n for p in lowered.inputs for n in names_in(p)})
+        expect_pure(lowered.bound_symbols, {n for p in lowered.inputs for n in names_in(p)})
         given: list[Any] = [map_tree(without_flag, p) for p in proxies_in(grad.kwargs["grad_outputs"])]
         taken = [p for p in _free(lowered) if p.name not in tangents]
         lowered = lowered.replace(guard=free_guard([*taken, *given], lowered.context))
@@ -231,14 +232,15 @@ class _Cutter:
 
     def forward(self, body: list[BoundSymbol], kept: list[Proxy]) -> Trace:
         """The forward, with all that it must give."""
-        quieted = map_tree(without_flag, (self.live, kept, self.wanted))
+        given = [part for p in self.outside.values() for part in _with_parts(p)]
+        quieted = map_tree(without_flag, (self.live, kept, self.wanted, given))
         out = _quiet_tree(self.out)
         lines = (*self.joint.provenance, f"forward: {len(kept)} values saved")
         found = self.trace.replace(
             bound_symbols=tuple(body), output=(out, *map(tuple, quieted)), context=Context(grad=False), provenance=lines
         )
         found = drop_dead_code(flatten_inputs(found))
-        _expect_pure(found.bound_symbols, {n for p in self.outside.values() for n in names_in(p)})
+        expect_pure(found.bound_symbols, {n for p in self.outside.values() for n in names_in(p)})
         if missing := [p for p in _free(found) if p.name not in self.outside]:
             raise TraceError(f"no op that was recorded makes {missing[0].name}")
         return found
@@ -252,6 +254,12 @@ class _Cutter:
         return Backward(back, tuple(order.index(p.name) for p in taken), arriving, alone)
 
 
+def _with_parts(proxy: Proxy) -> Iterator[Proxy]:
+    yield proxy
+    if isinstance(proxy, SubclassTensorProxy):
+        yield from proxy.parts()
+
+
 def _tensors(tree: Any) -> list[TensorProxy]:
     return [leaf for leaf in flatten_tree(tree)[0] if isinstance(leaf, TensorProxy)]
 
@@ -259,56 +267,6 @@ def _tensors(tree: Any) -> list[TensorProxy]:
 def _quiet_tree(tree: Any) -> Any:
     leaves, spec = flatten_tree(tree)
     return unflatten_tree([without_flag(leaf) for leaf in leaves], spec)
-
-
-def _steps(bound: BoundSymbol) -> Iterator[BoundSymbol]:
-    """The ATen ops, constructors and prims of the program's own level: wrappers are values here."""
-    if bound.symbol.kind in (Kind.FUNCTION, Kind.APPLY):
-        for inner in bound.subsymbols:
-            yield from _steps(inner)
-    else:
-        yield bound
-
-
-def _lowest(bound: BoundSymbol) -> Iterator[BoundSymbol]:
-    """What runs in the end: ops on plain tensors, constructors, reads of attributes, arithmetic on numbers.
-
-    Raises:
-        TraceError: Something that is more than its ops.
-    """
-    name = getattr(bound.symbol.fn, "__name__", "")
-    writes = bound.symbol in (ops.STORE, ops.ESCAPE, ops.BUMP, *ops.STATE_WRITES)
-    if writes or (bound.symbol.kind is Kind.FUNCTION and name in ops.EFFECTS | AUTOGRAD):
-        raise TraceError(f"{bound.symbol.name} does more than compute")
-    if (bound.context is not None and bound.context.modes) or _takes_number(bound):
-        raise TraceError(f"{bound.symbol.name} runs below a mode, or takes a number from data")
-    inside = bound.symbol.kind in (Kind.FUNCTION, Kind.APPLY) or (bound.symbol.kind is Kind.ATEN and bound.has_wrapper)
-    if not inside:
-        yield bound.replace(context=_INSIDE)
-    elif bound.subsymbols:
-        for inner in bound.subsymbols:
-            yield from _lowest(inner)
-    elif bound.results:
-        raise TraceError(f"what {bound.symbol.name} runs was not seen")
-
-
-def _takes_number(bound: BoundSymbol) -> bool:
-    return bound.on_wrapper and any(isinstance(p, NumberProxy) for p in bound.arguments)
-
-
-def _expect_pure(body: Sequence[BoundSymbol], outside: set[str]) -> None:
-    """Nothing outside is written, no generator of the user's own is drawn from."""
-    memory = shared_memory([step for outer in body for step in _steps(outer)])
-    for bound in body:
-        if bound.replayed or bound.at_class or bound.symbol.kind is Kind.FUNCTION:
-            raise TraceError(f"{bound.symbol.name} stays an operation on wrappers")
-        if bound.symbol.kind is not Kind.ATEN:
-            continue
-        written = ops.written(bound.args, bound.kwargs, ops.op_info(bound.symbol.fn))
-        if any(not outside.isdisjoint(memory.get(p.name, {p.name})) for p in written):
-            raise TraceError(f"{bound.symbol.name} writes something outside")
-        if bound.kwargs.get("generator") is not None:
-            raise TraceError(f"{bound.symbol.name} draws from a generator of the program")
 
 
 def _opened(trace: Trace, closed: set[str]) -> Trace:

@@ -73,8 +73,8 @@ def _compared(stage: Stage, wanted: Facts, seed: int) -> Verdict:
         jitted = subtrace_kit.jit(stage.fn)
         for sample in (2, 1):  # the forward and backward of one node are recorded in the second call, and in the third
             stage.run(jitted, sample)
-        for where in ("run jit", "run jit again"):
-            if verdict := _difference("jit lowered", stage.run(jitted, 1), wanted):
+        for where in ("run jit lowered", "run jit again, lowered"):
+            if verdict := _difference(where, stage.run(jitted, 1), wanted):
                 return verdict
     except subtrace_kit.TraceError as error:
         return Verdict("refusal", f"{where}: {_message(error)}", str(error))
