@@ -59,8 +59,9 @@ def jit(
     Returns:
         A function that is called like `fn`, by any number of threads, and pickled like it. `cache_info()` counts,
         `explain()` says which kinds of input it has met and what made each new, `traces` lists the lowered
-        traces, `halves` forward and backwards where they run on inner tensors. Of a module it has the attributes too (`parameters()`, `eval()`), but it is none: put the module
-        into other modules. Inside a program that is recorded it is `fn` itself.
+        traces, `halves` forward and backwards where they run on inner tensors. Of a module it has the attributes
+        too (`parameters()`, `eval()`), but it is none: put the module into other modules. Inside a program that is
+        recorded it is `fn` itself.
 
     Raises:
         TraceError: The program cannot be traced or lowered, or meets too many kinds of input; there is no such
