@@ -115,14 +115,14 @@ class _Halves:
 
     def __init__(self, split: Split, compiled: Callable[[Trace], Trace]) -> None:
         self.split = split
-        self.forward = runner(compiled(split.forward)).run
+        self.forward = runner(compiled(split.forward))
         self.backwards = [_Half(back, compiled) for back in split.backwards]
 
     def run(self, call: _Call) -> Any:
         grad = torch.is_grad_enabled()
         torch._C._set_grad_enabled(False)
         try:
-            out, live, saved, call.wanted, call.given = self.forward(call.args, call.kwargs, call.captured)
+            out, live, saved, call.wanted, call.given = self.forward.run(call.args, call.kwargs, call.captured)
         finally:
             torch._C._set_grad_enabled(grad)
         call.versions = _versions(call.given)
@@ -140,7 +140,7 @@ class _Half:
 
     def __init__(self, back: Backward, compiled: Callable[[Trace], Trace]) -> None:
         self.saved, self.arriving = back.saved, back.arriving
-        self.run = runner(compiled(back.trace)).run
+        self.backward = runner(compiled(back.trace))
         alone = back.trace.replace(guard=back.gradients, bound_symbols=(), output=None)
         self.fits = quick_guard(alone) or (lambda args, kwargs: None)
 
@@ -165,7 +165,7 @@ class _Call:
         for half in self.halves.backwards:
             if half.arriving == arriving and half.fits(there, {}) is not None:
                 saved = ctx.saved_tensors
-                return half.run((*[saved[i] for i in half.saved], *there), {}, {})
+                return half.backward.run((*[saved[i] for i in half.saved], *there), {}, {})
         self.node.met(gradients)
         return self.again(ctx, gradients)
 

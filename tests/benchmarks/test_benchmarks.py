@@ -16,11 +16,12 @@ from .variants import expect_equal
 @pytest.mark.parametrize("gradients", [False, True])
 def test_the_parts_make_up_the_call(gradients):
     us = {figure.variant: figure.us for figure in breakdown(2, 1, gradients)}
-    backward = us.pop("backward", 0)
+    assert us.keys() <= HOW.keys()
+    backward, *its = (us.pop(part, 0) for part in ("backward", "its check", "its run", "its engine"))
+    assert sum(its) == pytest.approx(backward)
     assert sum(us.values()) - us["call"] == pytest.approx(us["call"])
     assert min(us[part] for part in ("guard", "unwrap", "run", "wrap", "frames")) > 0
     assert (backward != 0) is gradients
-    assert us.keys() <= HOW.keys()
 
 
 def test_the_script_prints_tables_and_writes_figures(tmp_path, capsys, monkeypatch):
