@@ -35,8 +35,10 @@ def lowest(bound: BoundSymbol) -> Iterator[BoundSymbol]:
     writes = bound.symbol in (ops.STORE, ops.ESCAPE, ops.BUMP, *ops.STATE_WRITES)
     if writes or (bound.symbol.kind is Kind.FUNCTION and name in ops.EFFECTS | AUTOGRAD):
         raise TraceError(f"{bound.symbol.name} does more than compute")
-    if (bound.context is not None and bound.context.modes) or _takes_number(bound):
-        raise TraceError(f"{bound.symbol.name} runs below a mode, or takes a number from data")
+    if bound.context is not None and (bound.context.modes or bound.context.inference):
+        raise TraceError(f"{bound.symbol.name} runs below a mode of the program, or in inference mode")
+    if _takes_number(bound):
+        raise TraceError(f"{bound.symbol.name} takes a number from data")
     inside = bound.symbol.kind in (Kind.FUNCTION, Kind.APPLY) or (bound.symbol.kind is Kind.ATEN and bound.has_wrapper)
     if not inside:
         yield bound.replace(context=_INSIDE)

@@ -14,6 +14,11 @@ def names(fn, *args, walk=lowest):
     return [op.symbol.name for outer in t.bound_symbols for op in walk(outer)]
 
 
+def in_inference_mode(x):
+    with torch.inference_mode():
+        return x * 2
+
+
 PAIR = TwoTensor(torch.ones(2), torch.ones(2))
 
 
@@ -31,6 +36,7 @@ def test_steps_take_wrappers_for_values():
     [
         (lambda x: (x * 2).requires_grad_(), "requires_grad_ does more than compute"),
         (lambda x: x * (x.a.sum().item() + 1), "takes a number from data"),
+        (lambda x: in_inference_mode(x), "in inference mode"),
     ],
 )
 def test_what_is_more_than_its_ops(fn, what):
