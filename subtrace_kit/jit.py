@@ -18,7 +18,7 @@ from .collecting import no_collection
 from .compiled_parts import with_compiled_parts
 from .errors import TraceError
 from .graph_node import GraphNode, wants_node
-from .intercept import current_listener
+from .intercept import current_listener, in_functorch
 from .jit_entries import Entry
 from .jit_report import CacheInfo, JitReport
 from .passes import lower
@@ -61,7 +61,7 @@ def jit(
         `explain()` says which kinds of input it has met and what made each new, `traces` lists the lowered
         traces, `halves` forward and backwards where they run on inner tensors. Of a module it has the attributes
         too (`parameters()`, `eval()`), but it is none: put the module into other modules. Inside a program that is
-        recorded it is `fn` itself.
+        recorded, and on what a transform of torch.func hands it, it is `fn` itself.
 
     Raises:
         TraceError: The program cannot be traced or lowered, or meets too many kinds of input; there is no such
@@ -119,6 +119,8 @@ class _Jitted:
 
     def _other(self, args: tuple, kwargs: dict, refused: dict[Entry, TraceError]) -> Any:
         """Run where no quick check has said yes, or where its entry was refused for its data."""
+        if in_functorch():
+            return self.fn(*args, **kwargs)  # a transform sends each op in its own way
         while (found := self._fitting(args, kwargs, refused)) is not None:
             entry, captured = found
             give_back = random_state() if entry.draws else None

@@ -222,7 +222,8 @@ class _Cutter:
         tangents = {p.name for p in proxies_in(grad.kwargs["grad_outputs"])}
         inputs = [p for p in cut.inputs if p.name not in tangents]
         unrolled = unroll(cut.replace(output=None)).replace(output=cut.output)  # a gradient need not be a view
-        lowered = drop_dead_code(flatten_inputs(unrolled))
+        body = tuple(b for b in unrolled.bound_symbols if b.symbol is not ops.BUMP)  # of temporaries: nobody looks
+        lowered = drop_dead_code(flatten_inputs(unrolled.replace(bound_symbols=body)))
         lowered = _opened(lowered, tangents | set(self.outside))
         expect_pure(lowered.bound_symbols, {n for p in lowered.inputs for n in names_in(p)})
         given: list[Any] = [map_tree(without_flag, p) for p in proxies_in(grad.kwargs["grad_outputs"])]

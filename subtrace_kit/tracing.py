@@ -28,6 +28,7 @@ from .intercept import (
     flatten_tree,
     global_context,
     hooks_of_all_modules,
+    in_functorch,
     is_wrapper_type,
     no_torch_function,
     unflatten_tree,
@@ -101,6 +102,12 @@ def trace(
                 "a trace inside a program that is being traced",
                 cause="the traced program calls subtrace_kit.trace itself, or a library that it calls does",
                 way_out="trace the inner program first, and call its trace in the outer one",
+            )
+        if in_functorch():
+            raise TraceError(
+                "a trace inside a transform of torch.func (vmap, grad, jvp, ...)",
+                cause="tensors that a transform hands on are not those of the caller, and have no memory",
+                way_out="trace a program that calls the transform, if it hands on no wrapper; or trace outside of it",
             )
         if fake:
             from .fake import on_fake_tensors

@@ -242,3 +242,13 @@ def test_many_kinds_are_found_by_their_quick_checks():
     for other in f._entries[:-1]:
         other.check = None  # the interpreted check would be called
     assert f(torch.ones(1)).tolist() == [2]
+
+
+def test_a_transform_of_torch_func_gets_the_function_itself():
+    jitted = subtrace_kit.jit(lambda x: (x * 2).sin())
+    x = torch.ones(3)
+    for _ in range(2):
+        assert torch.equal(torch.func.grad(lambda x: jitted(x).sum())(x), 2 * torch.cos(2 * x))
+        assert torch.equal(jitted(x), (x * 2).sin())
+    with pytest.raises(TraceError, match=r"a trace inside a transform of torch.func"):
+        torch.func.grad(lambda x: subtrace_kit.trace(torch.sin)(x)(x).sum())(x)
