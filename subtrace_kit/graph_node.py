@@ -9,8 +9,9 @@ from typing import Any
 import torch
 
 from .errors import TraceError
+from .gradient_kinds import Kinds, kinds_of, same_kinds
 from .intercept import current_listener, flatten_tree, is_watched_otherwise, unflatten_tree
-from .joint import Backward, Kinds, Split, kinds_of, split_joint
+from .joint import Backward, Split, split_joint
 from .quick_guard import quick_guard
 from .running import runner
 from .snapshot import random_state
@@ -84,7 +85,7 @@ class GraphNode:
         except Exception:
             return  # a class that cannot be taken apart: there the program runs again each time
         with self.lock:
-            if len(self.kinds) < _KINDS and not any(_same(kinds, known) for known in self.kinds):
+            if len(self.kinds) < _KINDS and not any(same_kinds(kinds, known) for known in self.kinds):
                 self.kinds = (*self.kinds, kinds)
                 self.pending = True
 
@@ -101,13 +102,6 @@ class GraphNode:
             return ()
         count = len(self.halves.backwards)
         return (f"gradients: one node in the graph, {count} backward{'' if count == 1 else 's'}",)
-
-
-def _same(one: Kinds, other: Kinds) -> bool:
-    try:
-        return bool(one == other)
-    except Exception:
-        return False  # metadata that cannot be compared
 
 
 class _Halves:

@@ -17,21 +17,19 @@ import torch
 from . import ops
 from .backward import TANGENT, cut_backward, free_guard, quiet, without_flag
 from .errors import TraceError
-from .guards import Guard, tensor_fields
-from .intercept import current_listener, flat_parts, flatten_tree, is_wrapper_type, unflatten_tree
+from .gradient_kinds import Kinds, kinds_of
+from .guards import Guard
+from .intercept import current_listener, flatten_tree, unflatten_tree
 from .lowest import expect_pure, lowest, steps_of
 from .made_inputs import like
 from .memory import shared_memory
 from .passes import drop_dead_code, flatten_inputs, unroll
-from .proxies import Proxy, SubclassTensorProxy, TensorProxy, names_in, proxy_kind
+from .proxies import Proxy, SubclassTensorProxy, TensorProxy, names_in
 from .symbols import BoundSymbol, Context, map_tree, proxies_in
 from .trace import Trace
 from .tracing import record
 
-__all__ = ["Kinds", "Split", "kinds_of", "split_joint"]
-
-Kinds = tuple[TensorProxy | None, ...]
-"""What gradients are, one for each result that autograd follows: None where none arrives."""
+__all__ = ["Backward", "Split", "split_joint"]
 
 
 @dataclass(frozen=True)
@@ -64,21 +62,6 @@ class Split:
 
     forward: Trace
     backwards: tuple[Backward, ...]
-
-
-def kinds_of(gradients: Sequence[torch.Tensor | None]) -> Kinds:
-    """The kinds of gradients that have arrived."""
-    return tuple(None if g is None else _kind(g, "grad_out") for g in gradients)
-
-
-def _kind(tensor: torch.Tensor, name: str) -> TensorProxy:
-    fields = {**tensor_fields(tensor), "requires_grad": False}
-    if not is_wrapper_type(type(tensor)):
-        return TensorProxy(name, **fields)
-    names, metadata = flat_parts(tensor)
-    inner = tuple((part, _kind(getattr(tensor, part), f"{name}_{part}")) for part in names)
-    cls = type(tensor)
-    return proxy_kind(cls)(name, **fields, cls=cls, inner=inner, metadata=metadata)
 
 
 def split_joint(trace: Trace, args: tuple, kwargs: dict, kinds: Sequence[Kinds]) -> Split:
@@ -117,10 +100,13 @@ def _program(trace: Trace, kinds: Sequence[Kinds]) -> Any:
     def joint(*args: Any, **kwargs: Any) -> Any:
         out = trace.program(*args, **kwargs)  # type: ignore[misc]
         given = [t for t in (*flatten_tree((args, kwargs))[0], *leaves) if isinstance(t, torch.Tensor)]
-        wanted = list({id(t): t for t in given if t.requires_grad}.values())
+        followed = {id(t): t for t in given if t.requires_grad}
         results = [t for t in flatten_tree(out)[0] if isinstance(t, torch.Tensor)]
         live = list({id(t): t for t in results if t.requires_grad and t.grad_fn is not None}.values())
-        if not (wanted and live):
+        recorder: Any = current_listener()
+        with recorder.bookkeeping:
+            wanted = _reached(live, list(followed.values()))
+        if not wanted:
             raise TraceError("no gradient reaches an input")
         found = [_gradients(live, wanted, one) for one in kinds or [_own_kinds(live)]]
         return out, live, wanted, found
@@ -130,6 +116,22 @@ def _program(trace: Trace, kinds: Sequence[Kinds]) -> Any:
     with suppress(TypeError, ValueError):
         joint.__signature__ = inspect.signature(target)  # type: ignore[attr-defined,arg-type]
     return joint
+
+
+def _reached(live: list[torch.Tensor], inputs: list[torch.Tensor]) -> list[torch.Tensor]:
+    """The inputs to which the graph of some result leads, whatever gradients arrive."""
+    open_nodes: list[Any] = [t.grad_fn for t in live]
+    nodes, edges, leaves = set(open_nodes), {(t.grad_fn, t.output_nr) for t in live}, set()
+    while open_nodes:
+        node = open_nodes.pop()
+        if (leaf := getattr(node, "variable", None)) is not None:
+            leaves.add(id(leaf))
+        for following, number in node.next_functions:
+            edges.add((following, number))
+            if following is not None and following not in nodes:
+                nodes.add(following)
+                open_nodes.append(following)
+    return [t for t in inputs if id(t) in leaves or (t.grad_fn is not None and (t.grad_fn, t.output_nr) in edges)]
 
 
 def _own_kinds(live: list[torch.Tensor]) -> Kinds:
@@ -169,11 +171,7 @@ class _Cutter:
         self.live: list[Any] = list(live)
         self.outside = {p.name: p for p in (*trace.inputs, *(capture.proxy for capture in trace.captures))}
         self.expect_same_names()
-        reached = [i for i in range(len(wanted)) if any(isinstance(one[i], Proxy) for one in self.found)]
-        self.wanted = [wanted[i] for i in reached]
-        self.found = [tuple(one[i] for i in reached) for one in self.found]
-        if not self.wanted:
-            raise TraceError("no gradient reaches an input")
+        self.wanted: list[Any] = list(wanted)
 
     def expect_same_names(self) -> None:
         """The joint program takes what the program takes, under the same names."""

@@ -283,3 +283,14 @@ def test_halves_are_traces_to_look_at():
     assert "aten.sin.default" in str(forward)
     assert "aten.cos.default" in str(backward)
     assert subtrace_kit.jit(lambda x: x.sin()).halves == []
+
+
+def test_an_input_that_no_gradient_has_reached_so_far():
+    def one_after_the_other():
+        turns = itertools.cycle([only_the_first] * 3 + [lambda outs: outs[1].sum().backward()])
+        return lambda outs: next(turns)(outs)
+
+    def fn(x, y):
+        return x * 2, x + y
+
+    assert_like_eager(fn, lambda call: (pair(call), pair(call + 9)), one_after_the_other())
