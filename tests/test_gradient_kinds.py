@@ -18,7 +18,9 @@ def test_kinds_are_alike_where_class_and_facts_are_at_any_depth():
 
 
 def test_a_gradient_can_be_made_up_from_its_kind():
-    wrapper, expanded = (like(kind) for kind in kinds_of([TwoTensor(*torch.ones(2, 2, 3)), torch.ones(2).expand(3, 2)]))
+    wrapper, expanded = (
+        like(kind) for kind in kinds_of([TwoTensor(torch.ones(2, 3), torch.ones(2, 3)), torch.ones(2).expand(3, 2)])
+    )
     assert type(wrapper) is TwoTensor
     assert (wrapper.shape, wrapper.a.stride()) == ((2, 3), (3, 1))
     assert (expanded.shape, expanded.stride()) == ((3, 2), (0, 1))
