@@ -73,7 +73,8 @@ class GraphNode:
                 return
             self.pending = False
             try:
-                self.halves = _Halves(split_joint(self.trace, args, kwargs, self.kinds), self.compiled)
+                split = split_joint(self.trace, *_apart(args, kwargs), self.kinds)
+                self.halves = _Halves(split, self.compiled)
             except TraceError as error:
                 self.refused = error.what
                 self.halves = None
@@ -102,6 +103,19 @@ class GraphNode:
             return ()
         count = len(self.halves.backwards)
         return (f"gradients: one node in the graph, {count} backward{'' if count == 1 else 's'}",)
+
+
+def _apart(args: tuple, kwargs: dict) -> tuple[tuple, dict]:
+    """The arguments, none computed from another: the gradient of each is what reaches it directly."""
+    leaves, spec = flatten_tree((args, kwargs))
+    followed = {id(t): t for t in leaves if isinstance(t, torch.Tensor) and t.grad_fn is not None}
+    try:
+        with torch.no_grad():
+            apart = {key: tensor.detach().requires_grad_() for key, tensor in followed.items()}
+    except Exception as error:
+        raise TraceError(f"an argument cannot be detached: {message(error)}") from error
+    found = unflatten_tree([apart.get(id(leaf), leaf) for leaf in leaves], spec)
+    return found[0], found[1]
 
 
 class _Halves:

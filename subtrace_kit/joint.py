@@ -87,10 +87,16 @@ def split_joint(trace: Trace, args: tuple, kwargs: dict, kinds: Sequence[Kinds])
 def _expect_plain_parts(trace: Trace) -> None:
     outside = (*trace.inputs, *(capture.proxy for capture in trace.captures))
     for proxy in outside:
-        if isinstance(proxy, SubclassTensorProxy) and any(part.requires_grad for part in proxy.parts()):
-            raise TraceError(f"a tensor inside {proxy.name} requires a gradient")
+        _expect_quiet_parts(proxy)
+    if any(capture.fetch().grad_fn is not None for capture in trace.captures):
+        raise TraceError("a captured tensor was computed under autograd")
     if trace.handler_writes:
         raise TraceError("a handler keeps something outside")
+
+
+def _expect_quiet_parts(proxy: Proxy) -> None:
+    if isinstance(proxy, SubclassTensorProxy) and any(part.requires_grad for part in proxy.parts()):
+        raise TraceError(f"a tensor inside {proxy.name} requires a gradient")
 
 
 def _program(trace: Trace, kinds: Sequence[Kinds]) -> Any:
@@ -169,6 +175,8 @@ class _Cutter:
             raise TraceError("the program leaves something behind")
         self.out, live, wanted, self.found = joint.output
         self.live: list[Any] = list(live)
+        for proxy in _tensors(self.out):
+            _expect_quiet_parts(proxy)
         self.outside = {p.name: p for p in (*trace.inputs, *(capture.proxy for capture in trace.captures))}
         self.expect_same_names()
         self.wanted: list[Any] = list(wanted)

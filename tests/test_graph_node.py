@@ -274,3 +274,44 @@ def test_an_input_that_no_gradient_has_reached_so_far():
         return x * 2, x + y
 
     assert_like_eager(fn, lambda call: (pair(call), pair(call + 9)), one_after_the_other())
+
+
+@pytest.mark.parametrize("make", [lambda x: x.view(-1), lambda x: x * 2])
+def test_an_argument_that_is_computed_from_another_one(make):
+    def step(fn, seed):
+        x = pair(seed)
+        fn(x, make(x)).sum().backward()
+        return x.grad
+
+    def fn(x, y):
+        return y * 0.5
+
+    jitted = subtrace_kit.jit(fn)
+    for seed in range(4):
+        assert_same(picture(step(jitted, seed)), picture(step(fn, seed)))
+    assert "one node" in str(jitted.explain())
+
+
+def test_a_captured_tensor_that_was_computed_under_autograd():
+    x = pair()
+    held = [x * 2]
+    jitted = subtrace_kit.jit(lambda y: y * held[0])
+    for _ in range(3):
+        jitted(x).sum().backward(retain_graph=True)
+    other = pair()
+    (other * (other * 2)).sum().backward()
+    assert torch.allclose(x.grad.a, 3 * other.grad.a)
+    assert "a captured tensor was computed under autograd" in str(jitted.explain())
+
+
+def test_a_result_whose_inner_tensor_autograd_follows():
+    weight = torch.randn(3, 3, requires_grad=True)
+
+    def fn(x):
+        return x * 2, ScaleTensor(1 - weight, torch.tensor(0.5))
+
+    jitted = subtrace_kit.jit(fn)
+    for _ in range(3):
+        outs = jitted(pair())
+        assert (outs[1].raw.requires_grad, outs[1].raw.is_leaf) == (True, False)
+    assert "a tensor inside scaletensor requires a gradient" in str(jitted.explain())
