@@ -14,6 +14,7 @@ from .intercept import current_listener, flatten_tree, is_watched_otherwise, unf
 from .joint import Backward, Split, split_joint
 from .quick_guard import quick_guard
 from .running import runner
+from .shown import message
 from .snapshot import random_state
 from .trace import Trace
 

@@ -315,3 +315,18 @@ def test_a_result_whose_inner_tensor_autograd_follows():
         outs = jitted(pair())
         assert (outs[1].raw.requires_grad, outs[1].raw.is_leaf) == (True, False)
     assert "a tensor inside scaletensor requires a gradient" in str(jitted.explain())
+
+
+def test_an_argument_that_cannot_be_detached():
+    class Stays(TwoTensor):
+        @classmethod
+        def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+            if func is torch.ops.aten.detach.default:
+                raise ValueError("it stays")
+            return super().__torch_dispatch__(func, types, args, kwargs)
+
+    jitted = subtrace_kit.jit(lambda x: x * 2)
+    x = Stays(torch.ones(2), torch.ones(2)).requires_grad_()
+    for _ in range(3):
+        jitted(x * 2)
+    assert "an argument cannot be detached: it stays" in str(jitted.explain())
