@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from .compiled_parts import Notes
 from .errors import TraceError
 from .gradient_kinds import Kinds, kinds_of, same_kinds
 from .intercept import current_listener, flatten_tree, is_watched_otherwise, unflatten_tree
@@ -23,6 +24,7 @@ __all__ = ["GraphNode", "wants_node"]
 _KINDS = 4  # of gradients, after which the program is run again in the backward for others
 
 Run = Callable[[tuple, dict, dict[str, Any]], Any]
+Compiled = Callable[[Trace], "tuple[Trace, Notes | None]"]
 
 
 def wants_node(lowered: Trace) -> bool:
@@ -40,11 +42,11 @@ class GraphNode:
     Args:
         trace: The program, as recorded.
         run: Runs it lowered, with the graph that eager makes, on (args, kwargs, captured values).
-        compiled: What a backend makes of a trace.
+        compiled: What a backend makes of a trace, and what is to be said of it.
         draws: Whether it draws random numbers.
     """
 
-    def __init__(self, trace: Trace, run: Run, compiled: Callable[[Trace], Trace], draws: bool) -> None:
+    def __init__(self, trace: Trace, run: Run, compiled: Compiled, draws: bool) -> None:
         self.trace = trace.replace(bound_symbols=(), output=None)  # what it holds is recorded again
         self.run_followed, self.compiled, self.draws = run, compiled, draws
         self.kinds: tuple[Kinds, ...] = ()
@@ -103,7 +105,11 @@ class GraphNode:
         if self.halves is None:
             return ()
         count = len(self.halves.backwards)
-        return (f"gradients: one node in the graph, {count} backward{'' if count == 1 else 's'}",)
+        found = [f"gradients: one node in the graph, {count} backward{'' if count == 1 else 's'}"]
+        compiled = [("forward", self.halves.notes), *(("backward", half.notes) for half in self.halves.backwards)]
+        for name, notes in compiled:
+            found += [f"{name}: {line}" for line in (notes.lines() if notes else ())]
+        return tuple(found)
 
 
 def _apart(args: tuple, kwargs: dict) -> tuple[tuple, dict]:
@@ -122,9 +128,10 @@ def _apart(args: tuple, kwargs: dict) -> tuple[tuple, dict]:
 class _Halves:
     """Forward and backwards, compiled."""
 
-    def __init__(self, split: Split, compiled: Callable[[Trace], Trace]) -> None:
+    def __init__(self, split: Split, compiled: Compiled) -> None:
         self.split = split
-        self.forward = runner(compiled(split.forward))
+        program, self.notes = compiled(split.forward)
+        self.forward = runner(program)
         self.backwards = [_Half(back, compiled) for back in split.backwards]
 
     def run(self, call: _Call) -> Any:
@@ -147,9 +154,10 @@ def _versions(tensors: Sequence[torch.Tensor]) -> list[int]:
 class _Half:
     """One backward, compiled, with a quick check of its gradients."""
 
-    def __init__(self, back: Backward, compiled: Callable[[Trace], Trace]) -> None:
+    def __init__(self, back: Backward, compiled: Compiled) -> None:
         self.saved, self.arriving = back.saved, back.arriving
-        self.backward = runner(compiled(back.trace))
+        program, self.notes = compiled(back.trace)
+        self.backward = runner(program)
         alone = back.trace.replace(guard=back.gradients, bound_symbols=(), output=None)
         self.fits = quick_guard(alone) or (lambda args, kwargs: None)
 

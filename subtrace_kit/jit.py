@@ -165,7 +165,7 @@ class _Jitted:
 
     def _node(self, recorded: Trace, lowered: Trace, program: Trace) -> GraphNode:
         compiled = functools.partial(with_compiled_parts, backend=self._backend, options=self._options)
-        return GraphNode(recorded, runner(program).run, lambda half: compiled(half)[0], draws(lowered))
+        return GraphNode(recorded, runner(program).run, compiled, draws(lowered))
 
     def _retried(
         self, entry: Entry, error: TraceError, give_back: Callable[[], None] | None

@@ -330,3 +330,16 @@ def test_an_argument_that_cannot_be_detached():
     for _ in range(3):
         jitted(x * 2)
     assert "an argument cannot be detached: it stays" in str(jitted.explain())
+
+
+def test_a_backend_compiles_both_halves():
+    parts = []
+    subtrace_kit.register_backend("kept", lambda part: parts.append(part) or subtrace_kit.to_fx(part))
+    jitted = subtrace_kit.jit(lambda x: x.sin() * 2, backend="kept")
+    for seed in range(4):
+        x, y = pair(seed), pair(seed)
+        jitted(x).sum().backward()
+        (y.sin() * 2).sum().backward()
+        assert_same(picture(x.grad), picture(y.grad))
+    notes = jitted.explain().entries[0].notes
+    assert notes[-2:] == ("forward: kept runs 4 ops in 1 part", "backward: kept runs 6 ops in 1 part")
