@@ -7,9 +7,10 @@ from typing import Any
 
 import torch
 
+from .intercept import flat_parts, is_wrapper_type
 from .roots import is_simple, slots_of
 
-__all__ = ["same_metadata", "same_sizes", "same_value"]
+__all__ = ["same_metadata", "same_sizes", "same_tensors", "same_value"]
 
 
 def same_sizes(found: tuple, wanted: tuple) -> bool:
@@ -61,3 +62,15 @@ def _held(value: Any) -> dict[str, Any]:
     """The attributes of an object, in slots too."""
     names = slots_of(type(value), any_class=True)
     return {**getattr(value, "__dict__", {}), **{name: getattr(value, name, None) for name in names}}
+
+
+def same_tensors(one: torch.Tensor | None, other: torch.Tensor | None) -> bool:
+    """Whether two tensors are of one class and hold the same values, NaN in the same places, at any depth."""
+    if one is None or other is None or type(one) is not type(other):
+        return one is other
+    if is_wrapper_type(type(one)):
+        names = flat_parts(one)[0]
+        return names == flat_parts(other)[0] and all(same_tensors(getattr(one, n), getattr(other, n)) for n in names)
+    if one.shape != other.shape:
+        return False
+    return bool(((one == other) | ((one != one) & (other != other))).all())

@@ -9,10 +9,12 @@ from typing import Any
 import torch
 
 from .compiled_parts import Notes
+from .equality import same_tensors
 from .errors import TraceError
 from .gradient_kinds import Kinds, kinds_of, same_kinds
 from .intercept import current_listener, flatten_tree, is_watched_otherwise, unflatten_tree
 from .joint import Backward, Split, split_joint
+from .made_inputs import like
 from .quick_guard import quick_guard
 from .running import runner
 from .shown import message
@@ -62,25 +64,45 @@ class GraphNode:
         if is_watched_otherwise():
             return self.run_followed(args, kwargs, captured)
         if self.pending and self.calls:
-            self.prepare(args, kwargs)
+            self.prepare(args, kwargs, captured)
         self.calls += 1
         halves = self.halves
         if halves is None:
             return self.run_followed(args, kwargs, captured)
         return halves.run(_Call(self, halves, args, kwargs, captured))
 
-    def prepare(self, args: tuple, kwargs: dict) -> None:
-        """Record forward and backward together."""
+    def prepare(self, args: tuple, kwargs: dict, captured: dict[str, Any]) -> None:
+        """Record forward and backward together, and try them beside eager's graph."""
         with self.lock:
             if not self.pending:
                 return
             self.pending = False
             try:
-                split = split_joint(self.trace, *_apart(args, kwargs), self.kinds)
+                args, kwargs = _apart(args, kwargs)
+                split = split_joint(self.trace, args, kwargs, self.kinds)
+                self.try_out(split, args, kwargs, captured)
                 self.halves = _Halves(split, self.compiled)
             except TraceError as error:
                 self.refused = error.what
                 self.halves = None
+
+    def try_out(self, split: Split, args: tuple, kwargs: dict, captured: dict[str, Any]) -> None:
+        """Compare the gradients with eager's: autograd takes some other formulas while it is watched."""
+        halves = _Halves(split, lambda half: (half, None))
+        give_back = random_state()
+        call = _Call(self, halves, args, kwargs, captured)
+        saved = halves.compute(call)[2]
+        for half, back in zip(halves.backwards, split.backwards, strict=True):
+            arriving = tuple(like(a.proxy) for a in back.gradients.arguments if a.proxy is not None)
+            given = iter(arriving)
+            whole = tuple(next(given) if there else None for there in half.arriving)
+            found = half.backward.run((*[saved[i] for i in half.saved], *arriving), {}, {})
+            with torch.no_grad():
+                wanted = call.remade(whole)
+            if not all(map(same_tensors, found, wanted)):
+                give_back()
+                raise TraceError("autograd uses other formulas while it is recorded")
+        give_back()
 
     def met(self, gradients: Sequence[torch.Tensor | None]) -> None:
         """Gradients of a kind for which there is no backward yet."""
@@ -135,6 +157,12 @@ class _Halves:
         self.backwards = [_Half(back, compiled) for back in split.backwards]
 
     def run(self, call: _Call) -> Any:
+        out, live, saved = self.compute(call)
+        Lowered.apply(call, live, saved, *call.wanted)
+        return out
+
+    def compute(self, call: _Call) -> tuple[Any, tuple, tuple]:
+        """The forward half: the result, what autograd follows of it, and what is kept."""
         grad = torch.is_grad_enabled()
         torch._C._set_grad_enabled(False)
         try:
@@ -142,8 +170,7 @@ class _Halves:
         finally:
             torch._C._set_grad_enabled(grad)
         call.versions = _versions(call.given)
-        Lowered.apply(call, live, saved, *call.wanted)
-        return out
+        return out, live, saved
 
 
 def _versions(tensors: Sequence[torch.Tensor]) -> list[int]:
@@ -190,6 +217,9 @@ class _Call:
         """The same through eager's own graph, made anew: for any gradients, and differentiable itself."""
         _ = ctx.saved_tensors  # autograd's own complaints come first
         self.expect_unwritten()
+        return self.remade(gradients)
+
+    def remade(self, gradients: tuple[torch.Tensor | None, ...]) -> Sequence[torch.Tensor | None]:
         with torch.enable_grad():
             fresh = {id(t): _Same.apply(t) for t in self.wanted}
         leaves, spec = flatten_tree((self.args, self.kwargs))

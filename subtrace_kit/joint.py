@@ -175,8 +175,11 @@ class _Cutter:
             raise TraceError("the program leaves something behind")
         self.out, live, wanted, self.found = joint.output
         self.live: list[Any] = list(live)
+        known = {p.name for p in self.live}
         for proxy in _tensors(self.out):
             _expect_quiet_parts(proxy)
+            if proxy.requires_grad and proxy.name not in known:
+                raise TraceError(f"{proxy.name}, a result, is a leaf of the graph")
         self.outside = {p.name: p for p in (*trace.inputs, *(capture.proxy for capture in trace.captures))}
         self.expect_same_names()
         self.wanted: list[Any] = list(wanted)

@@ -343,3 +343,24 @@ def test_a_backend_compiles_both_halves():
         assert_same(picture(x.grad), picture(y.grad))
     notes = jitted.explain().entries[0].notes
     assert notes[-2:] == ("forward: kept runs 4 ops in 1 part", "backward: kept runs 6 ops in 1 part")
+
+
+def test_a_result_that_is_a_new_leaf():
+    jitted = subtrace_kit.jit(lambda x: (x * 2, torch.zeros(2, requires_grad=True)))
+    for _ in range(3):
+        _, leaf = jitted(pair())
+        assert (leaf.requires_grad, leaf.is_leaf) == (True, True)
+    assert "zeros, a result, is a leaf of the graph" in str(jitted.explain())
+
+
+def test_formulas_that_autograd_changes_while_it_is_watched():
+    def fn(x, w):
+        return x.prod(), w + x
+
+    jitted = subtrace_kit.jit(fn)
+    w = pair(1, 2, 3, leaf=False)
+    for seed in range(4):
+        x, y = (torch.randn(2, 3, generator=torch.Generator().manual_seed(seed)).requires_grad_() for _ in range(2))
+        summed(jitted(x, w))
+        summed(fn(y, w))
+        assert_same(picture(x.grad), picture(y.grad))
