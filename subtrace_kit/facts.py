@@ -79,10 +79,10 @@ def names_of_class(cls: type) -> frozenset[str]:
 
 def overriding(cls: Any) -> tuple[str, ...]:
     """The names in a class that hide those of its bases."""
-    names = {name for base in cls.__mro__[1:-1] for name in vars(base)}
+    own = vars(cls)
+    names = {name for base in cls.__mro__[1:-1] for name in own.keys() & vars(base).keys()}
     # Python itself adds `__annotations__` and the like when they are asked for.
-    kept = {name: item for name, item in vars(cls).items() if not name.startswith("__") or callable(item)}
-    return tuple([name for name in kept if name in names])
+    return tuple([name for name in own if name in names and (not name.startswith("__") or callable(own[name]))])
 
 
 def hiding(names: frozenset[str], value: Any) -> tuple[str, ...]:
