@@ -42,6 +42,11 @@ class GuardText:
         """The answer is no where a condition does not hold."""
         self.lines.append(f"if not ({condition}): return")
 
+    def require_all(self, conditions: list[str]) -> None:
+        """The same of several, which may be none."""
+        if conditions:
+            self.require(" and ".join(conditions))
+
     def named(self, value: Any) -> str:
         """A name for an object that the code needs."""
         if (name := self._names.get(id(value))) is None:
@@ -60,20 +65,22 @@ class GuardText:
         self._count += 1
         return f"v{self._count}"
 
-    def pattern(self, names: list[str], places: tuple[int, ...], equal: str, key: str) -> None:
-        """What the names stand for is equal where their places are, and nowhere else."""
+    def pattern(self, names: list[str], places: tuple[int, ...], equal: str, key: str) -> tuple[list[str], list[str]]:
+        """What the names stand for is equal where their places are, and nowhere else.
+
+        Returns:
+            The conditions that some are equal, and those that the others differ.
+        """
         first: dict[int, str] = {}
-        conditions = []
+        alike = []
         for name, place in zip(names, places, strict=True):
             if first.setdefault(place, name) is not name:
-                conditions.append(f"{name} {equal} {first[place]}")
+                alike.append(f"{name} {equal} {first[place]}")
         apart = list(first.values())
         if len(apart) <= _FEW:
             unequal = "is not" if equal == "is" else "!="
-            conditions += [f"{one} {unequal} {other}" for one, other in combinations(apart, 2)]
-        else:
-            conditions.append(f"len({{{', '.join(map(key.format, apart))}}}) == {len(apart)}")
-        self.require(" and ".join(conditions))
+            return alike, [f"{one} {unequal} {other}" for one, other in combinations(apart, 2)]
+        return alike, [f"len({{{', '.join(map(key.format, apart))}}}) == {len(apart)}"]
 
     def compiled(self, found: Mapping[str, str]) -> Check:
         """The lines as a function.

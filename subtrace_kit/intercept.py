@@ -613,6 +613,16 @@ def tensor_check(tensors: tuple[torch.Tensor, ...]) -> Callable[..., bool] | Non
         return None
 
 
+def _tells_apart() -> bool:
+    one, two = (torch.empty(1, device="cpu") for _ in range(2))
+    check = tensor_check((one, two))
+    return check is not None and not check(one, one)
+
+
+TELLS_APART = _tells_apart()
+"""Whether a check of this torch says no where two of its tensors are one object."""
+
+
 def storage_id(storage: torch.UntypedStorage) -> int:
     """The same number for a storage itself; another Python object may stand for the same storage."""
     return storage._cdata

@@ -13,6 +13,7 @@ from .equality import same_value
 from .facts import answer, code_of, module_entries
 from .guard_text import Check, GuardText
 from .intercept import (
+    TELLS_APART,
     WithOpaque,
     any_autocast,
     global_context,
@@ -68,6 +69,7 @@ class _Writer(GuardText):
         self.facts: list[str] = []  # what must be true of them, one by one
         self.flags: list[str] = []  # the part of it that is about gradients
         self.leaves: list[str] = []
+        self.parts: dict[tuple[str, str], str] = {}  # what has been read: variable and attribute -> variable
         self.found: dict[str, str] = {}  # captured values: the name in the trace -> the variable
         self.modules: dict[tuple[int, tuple], torch.nn.Module] = {}  # by the place at which they were looked at
 
@@ -84,15 +86,16 @@ class _Writer(GuardText):
                 self.tensor(leaf, argument.proxy)
         for capture in counted(self.trace.captures):
             self.capture(capture)
-        self.kinds()
-        if not self.trace.guard.free:
+        if self.trace.guard.free:
+            self.require_all(self.facts)
+        elif self.checked:
+            self.kinds()
             self.memory()
         for tie in self.trace.ties:
-            tied = ".".join((self.leaves[tie.argument], *tie.attributes))
-            self.require(f"{self.place(tie.fetch)} is {tied}")
+            self.require(f"{self.place(tie.fetch)} is {self.part(tie.argument, tie.attributes)}")
         for attribute in self.trace.attributes:
             if not attribute.by_class:
-                now = ".".join((self.leaves[attribute.argument], *attribute.way))
+                now = self.part(attribute.argument, attribute.way)
                 self.value(now if attribute.ask is None else f"{self.named(attribute.ask)}({now})", attribute.value)
         for constant in self.trace.constants:
             if not constant.by_class:
@@ -187,22 +190,25 @@ class _Writer(GuardText):
         self.facts += conditions
 
     def kinds(self) -> None:
-        """All tensors are of the recorded kind: one call of torch's own check, once one has been made of them."""
-        if not self.checked:
-            return
-        if self.trace.guard.free:
-            self.require(" and ".join(self.facts))
-            return
-        given, box = ", ".join(self.checked), self.named([None])
-        alike = f"check({given})"
+        """All tensors are of the recorded kind: one call of torch's own check, once one has been made of them.
+
+        It looks at each object once, and says no where it meets one again.
+        """
+        alike, apart = self.pattern(self.tensors, self.trace.guard.same, "is", "id({})")
+        self.require_all(alike)
+        again = {condition.partition(" is ")[0] for condition in alike}
+        given, box = ", ".join(name for name in self.checked if name not in again), self.named([None])
+        fits = [f"check({given})"]
         if not self.trace.guard.context.grad:  # there torch's own check takes any flag
-            alike = " and ".join([alike, *self.flags])
+            fits += self.flags
         self.lines += [
             f"check = {box}[0]",
-            f"if check is None or not ({alike}):",
-            f"    if not ({' and '.join(self.facts)}): return",
+            f"if check is None or not ({' and '.join(fits)}):",
+            f"    if not ({' and '.join([*self.facts, *apart])}): return",
             f"    {box}[0] = check or {self.named(tensor_check)}(({given},))",
         ]
+        if not TELLS_APART:
+            self.require_all(apart)
 
     def inner(self, name: str, proxy: SubclassTensorProxy) -> None:
         if isinstance(proxy.metadata, WithOpaque):
@@ -213,16 +219,24 @@ class _Writer(GuardText):
         metadata = self.named(proxy.metadata)
         self.require(f"{flat}[1] is {metadata} or {flat}[1] == {metadata}")
         for attribute, part in proxy.inner:
-            self.tensor(self.variable(f"{name}.{attribute}"), part)
+            variable = self.parts[name, attribute] = self.variable(f"{name}.{attribute}")
+            self.tensor(variable, part)
+
+    def part(self, argument: int, way: tuple[str, ...]) -> str:
+        """An expression for what is inside an argument; a variable where it has been read."""
+        found = self.leaves[argument]
+        for attribute in way:
+            found = self.parts.get((found, attribute), f"{found}.{attribute}")
+        return found
 
     def memory(self) -> None:
-        """The same tensors are one object, and the same share memory."""
-        same, shared = self.trace.guard.same, self.trace.guard.shared
-        if len(self.tensors) > 1:
-            self.pattern(self.tensors, same, "is", "id({})")
+        """The same tensors share memory, and no others."""
+        shared = self.trace.guard.shared
         if len(self.plain) == len(shared) > 1:
             memory = self.named(memory_of)
-            self.pattern([self.variable(f"{memory}({name})") for name in self.plain], shared, "==", "{}")
+            now = [self.variable(f"{memory}({name})") for name in self.plain]
+            for conditions in self.pattern(now, shared, "==", "{}"):
+                self.require_all(conditions)
         elif len(self.plain) > 1:
             raise _Beyond  # layouts without memory of their own
 

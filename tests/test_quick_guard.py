@@ -9,6 +9,7 @@ from torch.testing._internal.two_tensor import TwoTensor as TorchTwo
 
 import subtrace_kit
 from subtrace_kit import TraceError
+from subtrace_kit.intercept import TELLS_APART, tensor_check
 from subtrace_kit.quick_guard import quick_guard
 from subtrace_kit.running import Runner
 from subtrace_kit.zoo import QuantTensor, ScaleTensor, TwoTensor
@@ -175,3 +176,22 @@ def test_the_check_by_one_call_says_what_the_checks_one_by_one_say(mode):
                 fits((recorded,), {})
             assert [fits((given,), {}) for given in kinds] == wanted
             assert fits((recorded,), {}) is not None
+
+
+def test_torchs_own_check_tells_two_tensors_from_one():
+    assert TELLS_APART
+    assert not tensor_check((one(2), one(2)))(SHARED, SHARED)
+
+
+def test_each_object_is_looked_at_once():
+    args = (TwoTensor(SHARED, SHARED), SHARED)
+    fits = quick_guard(subtrace_kit.trace(lambda a, b: b + 1)(*args))
+    for _ in range(3):
+        assert fits(args, {}) is not None
+    assert fits((TwoTensor(SHARED, SHARED), SHARED.clone()), {}) is None
+    assert fits((TwoTensor(SHARED, SHARED.clone()), SHARED), {}) is None
+    apart = (two(2, 3), one(2, 3))
+    fits = quick_guard(subtrace_kit.trace(lambda a, b: b + 1)(*apart))
+    for _ in range(3):
+        assert fits(apart, {}) is not None
+    assert fits(args, {}) is None
