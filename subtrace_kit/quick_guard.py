@@ -5,13 +5,14 @@ A no is not told why: the interpreted check of `guards` and `running` then decid
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 
 from .equality import same_value
 from .facts import answer, code_of, module_entries
-from .guard_text import Check, GuardText
+from .guard_text import Check
 from .intercept import (
     TELLS_APART,
     WithOpaque,
@@ -21,11 +22,11 @@ from .intercept import (
     tensor_check,
     tree_children,
 )
-from .owners import module_hooks
+from .place_text import PlaceText
 from .progress import counted
 from .proxies import SubclassTensorProxy, TensorProxy
-from .roots import Place, is_simple, itself
-from .trace import Capture, Constant, Trace, TrainingFlag
+from .roots import is_simple
+from .trace import Capture, Constant, Trace
 
 __all__ = ["quick_guard"]
 
@@ -57,7 +58,7 @@ class _Beyond(Exception):
     """A kind of input that the generated check does not know."""
 
 
-class _Writer(GuardText):
+class _Writer(PlaceText):
     """Writes the conditions under which the answer is yes."""
 
     def __init__(self, trace: Trace) -> None:
@@ -71,12 +72,13 @@ class _Writer(GuardText):
         self.leaves: list[str] = []
         self.parts: dict[tuple[str, str], str] = {}  # what has been read: variable and attribute -> variable
         self.found: dict[str, str] = {}  # captured values: the name in the trace -> the variable
-        self.modules: dict[tuple[int, tuple], torch.nn.Module] = {}  # by the place at which they were looked at
 
     def function(self) -> Check:
         """The check, compiled."""
         self.context()
         self.structure()
+        for module, names in self.module_entries():
+            self.entries(module, names)
         for flag in self.trace.flags:
             self.flag(flag)
         for argument, leaf in zip(self.trace.guard.arguments, self.leaves, strict=True):
@@ -146,8 +148,7 @@ class _Writer(GuardText):
             keys = list(spec.context)
             self.require(f"list({expression}) == {self.named(keys)}") if keys else None
         for key, child in zip(keys, children, strict=True):
-            shown = repr(key) if type(key) in (int, str) else self.named(key)
-            self.nested(self.variable(f"{expression}[{shown}]"), child)
+            self.nested(self.variable(f"{expression}[{self.key(key)}]"), child)
 
     def value(self, expression: str, recorded: Any) -> None:
         """A Python value is of the recorded type, and equal."""
@@ -249,14 +250,21 @@ class _Writer(GuardText):
         for fetch in capture.others:
             self.require(f"{self.place(fetch)} is {name}")
 
+    def module_entries(self) -> Iterator[tuple[Any, Any]]:
+        """The modules whose names of parameters, buffers and submodules matter, and these names."""
+        for constant in self.trace.constants:
+            asked = getattr(constant.fetch, "root", None)
+            if getattr(asked, "func", None) is module_entries and not constant.by_class:
+                yield asked.args[0], constant.value  # type: ignore[union-attr]
+
     def constant(self, constant: Constant) -> None:
         """A Python value outside the arguments; what is often asked is written out."""
         asked = getattr(constant.fetch, "root", None)
         function: Any = getattr(asked, "func", None)
         given: tuple[Any, ...] = getattr(asked, "args", ())
         if function is module_entries:
-            self.entries(self.named(given[0]), constant.value)
-        elif function is code_of:
+            return  # looked at before the modules
+        if function is code_of:
             self.require(f"{self.named(given[0])}.__code__ is {self.named(constant.value)}")
         elif function is answer and given[0] is type:
             self.require(f"type({self.place(given[1])}) is {self.named(constant.value)}")
@@ -264,46 +272,3 @@ class _Writer(GuardText):
             place = self.place(constant.fetch)
             if place != self.named(constant.value):  # else it is what it is
                 self.value(place, constant.value)
-
-    def entries(self, module: str, recorded: tuple[tuple[str, ...], ...]) -> None:
-        """The names of the parameters, buffers and submodules of a module."""
-        pairs = zip(_MODULE_DICTS, recorded, strict=True)
-        own = [f"tuple({module}.{d}) == {self.named(n)}" if n else f"not {module}.{d}" for d, n in pairs]
-        self.require(" and ".join(own))
-
-    def place(self, fetch: Any) -> str:
-        """An expression for what is at a place now; modules on the way are checked by their flags."""
-        if not isinstance(fetch, Place):
-            return f"{self.named(fetch)}()"
-        parent, expression = fetch.root(), f"{self.named(fetch.root)}()"
-        function = getattr(fetch.root, "func", None)
-        if function is itself:
-            expression = self.named(parent)
-        elif function is vars:
-            expression = f"{self.named(fetch.root.args[0])}.__dict__"  # type: ignore[attr-defined]
-        for i, (how, key) in enumerate(fetch.steps):
-            if (module := self.modules.get((id(fetch.root), fetch.steps[:i]))) is not None:
-                parent, expression = module, self.named(module)
-            shown = repr(key) if type(key) in (int, str) else self.named(key)
-            kept = [d for d in _MODULE_DICTS if isinstance(parent, torch.nn.Module) and key in vars(parent)[d]]
-            if kept:
-                expression = f"{self.named(parent)}.{kept[0]}[{shown}]"
-            else:
-                expression += f".{key}" if how == "attribute" else f"[{shown}]"
-            parent = getattr(parent, key) if how == "attribute" else parent[key]
-        return expression
-
-    def flag(self, flag: TrainingFlag) -> None:
-        """A module is the one it was, in its mode, with its hooks."""
-        module = self.named(flag.module)
-        self.require(f"{self.place(flag.fetch)} is {module} and {module}.training is {flag.training}")
-        if isinstance(flag.fetch, Place):
-            self.modules[id(flag.fetch.root), flag.fetch.steps] = flag.module
-        if flag.hooks:
-            self.require(f"{self.named(module_hooks)}({module}) == {self.named(flag.hooks)}")
-        else:
-            names = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
-            self.require(f"not ({' or '.join(f'{module}.{name}' for name in names)} or 'forward' in {module}.__dict__)")
-
-
-_MODULE_DICTS = ("_parameters", "_buffers", "_modules")

@@ -17,11 +17,12 @@ import torch
 
 from .source import is_internal
 from .traced_number import TracedNumber
+from .variables import contents_of, default_of, keyword_default_of, variable_of
 
 __all__ = [
-    "DESCRIBING", "Place", "frame_roots", "function_roots", "functions_in", "is_closed", "is_simple", "is_user_class",
-    "itself",
-    "names_in", "names_of_code", "roots", "slots_of", "steps_of_code", "unset_variables",
+    "DESCRIBING", "Place", "frame_roots", "function_roots", "functions_in", "is_closed",
+    "is_simple", "is_user_class", "itself", "names_in", "names_of_code", "roots", "slots_of",
+    "steps_of_code", "unset_variables",
 ]  # fmt: skip
 
 _ATOMS = (
@@ -128,15 +129,15 @@ def function_roots(function: types.FunctionType) -> Iterator[Root]:
     names = names_of_code(code)
     for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=False):
         if _filled(cell):
-            yield Place(name, lambda cell=cell: cell.cell_contents), names, (cell, "attribute", CELL)  # type: ignore[misc]
+            yield Place(name, functools.partial(contents_of, cell)), names, (cell, "attribute", CELL)
     defaults = function.__defaults__ or ()
     for index, name in enumerate(code.co_varnames[code.co_argcount - len(defaults) : code.co_argcount]):
-        yield Place(name, lambda index=index: (function.__defaults__ or ())[index]), names, None  # type: ignore[misc]
+        yield Place(name, functools.partial(default_of, function, index)), names, None
     for name in function.__kwdefaults__ or ():
-        yield Place(name, lambda name=name: (function.__kwdefaults__ or {})[name]), names, None  # type: ignore[misc]
+        yield Place(name, functools.partial(keyword_default_of, function, name)), names, None
     wanted = globals_of_code(code) | (names if "globals" in names else frozenset())
     for name in sorted(wanted & space.keys()):
-        yield Place(name, lambda name=name: space[name]), names, (space, "item", name)  # type: ignore[misc]
+        yield Place(name, functools.partial(variable_of, space, name)), names, (space, "item", name)
     for name in sorted(steps_of_code(code)):
         if name.startswith("IMPORT_NAME ") and (module := sys.modules.get(name.split()[1])) is not None:
             yield Place(module.__name__, lambda module=module: module), names, None  # type: ignore[misc]
@@ -159,7 +160,7 @@ def frame_roots(frame: Any) -> Iterator[tuple[Place, frozenset[str]]]:
     code, space = frame.f_code, frame.f_globals
     names = names_of_code(code)
     for name in sorted(globals_of_code(code) & space.keys()):
-        yield Place(name, lambda name=name: space[name]), names  # type: ignore[misc]
+        yield Place(name, functools.partial(variable_of, space, name)), names
     for name, value in list(frame.f_locals.items()):
         if not isinstance(value, torch.Tensor) and not is_simple(value):
             yield Place(name, lambda value=value: value), names  # type: ignore[misc]
