@@ -15,6 +15,7 @@ from .variables import contents_of, default_of, keyword_default_of, variable_of
 __all__ = ["PlaceText"]
 
 _MODULE_DICTS = ("_parameters", "_buffers", "_modules")
+_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 _MANY = 5  # from so many on, reading all that a module keeps is quicker than reading one after the other
 
 
@@ -30,6 +31,7 @@ class PlaceText(GuardText):
         self.modules: dict[tuple[int, tuple], torch.nn.Module] = {}  # by the place at which they were looked at
         self.kept: dict[tuple[int, str], tuple[str, ...]] = {}  # module and dict -> its keys, where they are checked
         self.read: dict[tuple[int, str], dict[str, str]] = {}  # module and dict -> the variables of its values
+        self.dicts: dict[int, str] = {}  # module -> the variable of its own dict
 
     def flag(self, flag: TrainingFlag) -> None:
         """A module is the one it was, in its mode, with its hooks."""
@@ -40,12 +42,18 @@ class PlaceText(GuardText):
         if flag.hooks:
             self.require(f"{self.named(module_hooks)}({module}) == {self.named(flag.hooks)}")
         else:
-            names = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
-            self.require(f"not ({' or '.join(f'{module}.{name}' for name in names)} or 'forward' in {module}.__dict__)")
+            own = self.own(flag.module)
+            self.require(f"not ({' or '.join(f'{own}[{name!r}]' for name in _HOOKS)} or 'forward' in {own})")
+
+    def own(self, module: torch.nn.Module) -> str:
+        """A variable for the dict of a module, where modules keep everything: their attributes are slow to read."""
+        if id(module) not in self.dicts:
+            self.dicts[id(module)] = self.variable(f"{self.named(module)}.__dict__")
+        return self.dicts[id(module)]
 
     def entries(self, module: torch.nn.Module, recorded: tuple[tuple[str, ...], ...]) -> None:
         """The names of the parameters, buffers and submodules of a module."""
-        kept = [(f"{self.named(module)}.{d}", names) for d, names in zip(_MODULE_DICTS, recorded, strict=True)]
+        kept = [(f"{self.own(module)}[{d!r}]", names) for d, names in zip(_MODULE_DICTS, recorded, strict=True)]
         self.require_all([f"tuple({d}) == {self.named(names)}" if names else f"not {d}" for d, names in kept])
         self.kept |= {(id(module), d): names for d, names in zip(_MODULE_DICTS, recorded, strict=True)}
 
@@ -84,10 +92,10 @@ class PlaceText(GuardText):
         """An expression for a parameter, buffer or submodule."""
         names = self.kept.get((id(module), where), ())
         if len(names) < _MANY or key not in names:
-            return f"{self.named(module)}.{where}[{self.key(key)}]"
+            return f"{self.own(module)}[{where!r}][{self.key(key)}]"
         if (id(module), where) not in self.read:
             found = self.read[id(module), where] = {name: self.fresh() for name in names}
-            self.lines.append(f"({', '.join(found.values())},) = {self.named(module)}.{where}.values()")
+            self.lines.append(f"({', '.join(found.values())},) = {self.own(module)}[{where!r}].values()")
         return self.read[id(module), where][key]
 
     def key(self, key: Any) -> str:
