@@ -132,7 +132,14 @@ class Modes:
 
 # ------------------------------------------------------------------ patches, process-wide but quiet
 
-_local = threading.local()
+
+class _Local(threading.local):
+    """What each thread has of its own; where it has set nothing, the class answers, which is quick."""
+
+    listener: Listener | None = None
+
+
+_local = _Local()
 _lock = threading.Lock()
 _watchers = 0
 _make_wrapper = torch.Tensor._make_wrapper_subclass
@@ -140,7 +147,7 @@ _make_wrapper = torch.Tensor._make_wrapper_subclass
 
 def current_listener() -> Listener | None:
     """The recorder of this thread, or None."""
-    return getattr(_local, "listener", None)
+    return _local.listener
 
 
 def _watched_make(*args: Any, **kwargs: Any) -> torch.Tensor:
