@@ -16,7 +16,7 @@ Check = Callable[[tuple, dict], "dict[str, Any] | None"]
 _FEW = 7  # up to so many, comparing each with each is quicker than a set
 
 _FRAME = """
-def fits(args, kwargs, {defaults}):
+def fits(args, kwargs):
     try:
         with no_torch_function():  # no class's __torch_function__ in between
 {body}
@@ -88,10 +88,9 @@ class GuardText:
         Args:
             found: Captured values: the name in the trace -> the variable.
         """
-        defaults = ", ".join(f"{name}={name}" for name in self.space)
         values = ", ".join(f"{name!r}: {variable}" for name, variable in found.items())
         body = "\n".join(f"            {line}" for line in [*self.lines, f"return {{{values}}}"])
         space: dict[str, Any] = {**self.space, "no_torch_function": no_torch_function}
-        exec(compile(_FRAME.format(defaults=defaults, body=body), "<subtrace guard>", "exec"), space)
+        exec(compile(_FRAME.format(body=body), "<subtrace guard>", "exec"), space)
         fits: Check = space["fits"]
         return fits
