@@ -12,7 +12,7 @@ from .intercept import flat_parts, is_wrapper_type, no_torch_function
 from .outcome import FACTS, Facts, Outcome
 from .report import CLOSE, DIFFERS, SAME, Check
 
-__all__ = ["Comparison", "alike"]
+__all__ = ["Comparison", "alike", "inside"]
 
 
 class Comparison:
@@ -137,10 +137,10 @@ def _alike_tensors(found: Any, wanted: Any, depth: int) -> bool:
     if not is_wrapper_type(type(found)):
         with no_torch_function():
             return found.is_meta or not _apart(found.detach(), wanted.detach(), 0, 0)[0]
-    return alike(_inside(found), _inside(wanted), depth - 1)
+    return alike(inside(found), inside(wanted), depth - 1)
 
 
-def _inside(tensor: Any) -> tuple[dict[str, Any], Any]:
+def inside(tensor: Any) -> tuple[dict[str, Any], Any]:
     """The inner tensors of a wrapper by name, and its metadata."""
     names, metadata = flat_parts(tensor)
     return {name: getattr(tensor, name) for name in names}, metadata

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import html
 from dataclasses import dataclass
 
 from .errors import TraceError
+from .table import html_table, text_table
 
 __all__ = ["CLOSE", "DIFFERS", "SAME", "SKIPPED", "Check", "Report"]
 
 SAME, CLOSE, DIFFERS, SKIPPED = "same", "close", "differs", "not compared"
 _COLORS = {SAME: "#2e7d4f", CLOSE: "#b35900", DIFFERS: "#c62828", SKIPPED: "#5b6770"}
 _SHOWN = 4
-_CELL = "text-align:left;vertical-align:top;padding:2px 12px 2px 0"
 
 
 @dataclass(frozen=True)
@@ -91,13 +90,7 @@ class Report:
         return f"{self.name}: {outcome}{left}"
 
     def __str__(self) -> str:
-        names, verdicts = (max((len(row[i]) for row in self._cells()), default=0) for i in (0, 1))
-        lines = [self.title]
-        for name, verdict, texts in self._cells():
-            first, *others = texts or [""]
-            lines.append(f"  {name:{names}}  {verdict:{verdicts}}  {first}".rstrip())
-            lines += [f"{'':{names + verdicts + 6}}{text}" for text in others]
-        return "\n".join(lines)
+        return text_table(self.title, self._cells())
 
     __repr__ = __str__
 
@@ -105,11 +98,4 @@ class Report:
         return [(row.name, row.verdict, row.lines) for row in self.rows]
 
     def _repr_html_(self) -> str:
-        rows = "".join(
-            f'<tr><td style="{_CELL}">{html.escape(name)}</td>'
-            f'<td style="{_CELL};color:{_COLORS[verdict]}"><b>{verdict}</b></td>'
-            f'<td style="{_CELL};font-family:monospace">{"<br>".join(map(html.escape, texts))}</td></tr>'
-            for name, verdict, texts in self._cells()
-        )
-        title = f'<caption style="{_CELL};font-weight:bold">{html.escape(self.title)}</caption>'
-        return f'<table style="border-collapse:collapse">{title}{rows}</table>'
+        return html_table(self.title, self._cells(), _COLORS)

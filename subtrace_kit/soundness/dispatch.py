@@ -1,0 +1,145 @@
+"""Rules for what `__torch_dispatch__` gives back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from ..comparison import alike, inside
+from ..copies import Copies
+from ..intercept import flatten_tree
+from ..shown import instead, shown
+from .example import Example, shared_parts
+from .ops import NEW, VIEWS, WRITES, Failed, Op, attempt, listed, possible
+from .rule import Fault, NotTried, failed, rule, told
+
+__all__ = ["DISPATCH"]
+
+_BUGS = (AttributeError, LookupError, NameError, AssertionError, RecursionError, ValueError, UnboundLocalError)
+_ALIASING = "see return_and_correct_aliasing in torch/utils/_python_dispatch.py"
+
+
+def _tried(example: Example, ops: tuple[Op, ...]) -> Iterator[tuple[Op, Any, Any]]:
+    """The ops that plain tensors have, each with its example and what it gave."""
+    for op in ops:
+        if not isinstance(possible(op, example), Failed):
+            x = example.new()
+            yield op, x, attempt(op.call, x)
+
+
+@rule("refusals", "What the class cannot do it refuses: NotImplemented, NotImplementedError or TypeError.")
+def refuses(example: Example) -> Iterator[Fault | str]:
+    able, refused = 0, []
+    for op, _, made in _tried(example, NEW + VIEWS):
+        if not isinstance(made, Failed):
+            able += 1
+            if any(item is None or item is NotImplemented for item in _leaves(made)):
+                way_out = "return NotImplemented itself for what it does not know"
+                yield told(example.cls, f"{op.text} gives {shown(made)}", way_out)
+            continue
+        refused.append(op.text)
+        if isinstance(made.error, _BUGS):
+            yield failed(op.text, made.error, "return NotImplemented for ops and arguments that it does not know")
+    yield f"{able} ops work" + (f"; refused: {listed(refused)}" if refused else "")
+
+
+def _leaves(value: Any) -> list[Any]:
+    return list(flatten_tree(value)[0])
+
+
+@rule("shapes", "Results have the shape, dtype and device that plain tensors would have.")
+def shapes(example: Example) -> Iterator[Fault | str]:
+    for op, x, made in _tried(example, NEW + VIEWS):
+        if isinstance(made, Failed):
+            continue
+        for found, plain in zip(_leaves(made), _leaves(possible(op, example)), strict=False):
+            if not isinstance(found, torch.Tensor) or not isinstance(plain, torch.Tensor):
+                continue
+            for fact in ("shape", "dtype"):
+                if getattr(found, fact) != getattr(plain, fact):
+                    text = f"{op.text} has {fact} {instead(getattr(found, fact), getattr(plain, fact))}"
+                    yield told(example.cls, text, "pass the result's own shape and dtype to _make_wrapper_subclass")
+            if found.device != x.device:
+                text = f"{op.text} is on {instead(found.device, x.device)}"
+                yield told(example.cls, text, "keep results on the device of the arguments")
+
+
+@rule("arguments", "An op that is no in-place op leaves its arguments as they are.")
+def arguments(example: Example) -> Iterator[Fault | str]:
+    for op, x, made in _tried(example, NEW + VIEWS):
+        if not isinstance(made, Failed) and not alike(inside(x), inside(example.new())):
+            yield told(example.cls, f"{op.text} changed x", "write into new tensors, not into those of the arguments")
+
+
+def _write(x: Any) -> str | None:
+    """Write into an object in place; the op that did, where one changed it."""
+    for op in WRITES:
+        before = inside(Copies().value(x.detach()))
+        if not isinstance(attempt(op.call, x), Failed) and not alike(inside(x), before):
+            return op.text
+    return None
+
+
+@rule("in-place", "An in-place op changes the very object, and returns it.")
+def in_place(example: Example) -> Iterator[Fault | str]:
+    worked = []
+    for op in WRITES:
+        with torch.no_grad():
+            x, before = example.new(), example.new()
+            made, new = attempt(op.call, x), attempt(op.new or op.call, before)
+            if isinstance(made, Failed) or isinstance(new, Failed):
+                continue
+            if type(new) is not type(x) or new.dtype != x.dtype:
+                continue
+        worked.append(op.text)
+        if made is not x:
+            text = f"{op.text} returns another object, and x stays as it was"
+            yield told(example.cls, text, "return the argument itself from in-place ops")
+        if not alike(inside(new), inside(example.new())) and alike(inside(x), inside(example.new())):
+            yield told(example.cls, f"{op.text} changes nothing", "write into the inner tensors, or swap them")
+    if not worked:
+        raise NotTried("the class has none of " + listed([op.text for op in WRITES]))
+    yield f"tried: {listed(worked)}"
+
+
+@rule("memory", "A result that is no view has memory of its own: a write into it leaves the arguments as they are.")
+def memory(example: Example) -> Iterator[Fault | str]:
+    written = 0
+    with torch.no_grad():
+        for op, x, made in _tried(example, NEW):
+            if type(made) is type(x) and made is not x and (write := _write(made)):
+                written += 1
+                if not alike(inside(x), inside(example.new())):
+                    text = f"after y = {op.text}, {write.replace('x', 'y', 1)} changes x too"
+                    yield told(example.cls, text, "clone the inner tensors that the op leaves as they are")
+    if not written:
+        raise NotTried("no result can be written into")
+
+
+@rule("views", "A view shares memory: a write on either side reaches the other.")
+def views(example: Example) -> Iterator[Fault | str]:
+    written = 0
+    with torch.no_grad():
+        for op, x, view in _tried(example, VIEWS):
+            if type(view) is not type(x):
+                continue
+            base, old = inside(Copies().value(x)), inside(Copies().value(view))
+            if write := _write(view):
+                written += 1
+                if alike(inside(x), base):
+                    shared = "" if any(shared_parts(view, x)) else ", which shares no memory with x"
+                    text = f"after y = {op.text}{shared}, {write.replace('x', 'y', 1)} does not change x"
+                    yield told(example.cls, text, f"make the view of the inner tensors; {_ALIASING}")
+                    continue
+            x = example.new()
+            view = attempt(op.call, x)
+            if (write := _write(x)) and alike(inside(view), old):
+                text = f"after y = {op.text}, {write} does not change y"
+                yield told(example.cls, text, f"write into the inner tensors instead of swapping them; {_ALIASING}")
+    if not written:
+        raise NotTried("no view can be written into")
+
+
+DISPATCH = (refuses, shapes, arguments, in_place, memory, views)

@@ -1,0 +1,124 @@
+"""An object of the class that is tried, made anew as often as it is wanted."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+
+from ..copies import Copies
+from ..errors import TraceError
+from ..intercept import flat_parts, is_wrapper_type
+from ..shown import a_kind, message, shown
+
+__all__ = ["Example", "guessed", "plain_parts", "shared_parts"]
+
+
+class Example:
+    """One example of a class.
+
+    Args:
+        cls: The class.
+        given: An object of it, or a function of no arguments that makes one.
+
+    Raises:
+        TraceError: It is neither.
+    """
+
+    def __init__(self, cls: type, given: Any) -> None:
+        self.cls, self._given = cls, given
+        self.made_by_call = not isinstance(given, torch.Tensor) and callable(given)
+        self.first = self._made() if self.made_by_call else given
+        if not isinstance(self.first, cls):
+            what = f"the function that makes an example returned {a_kind(self.first)}" if self.made_by_call else ""
+            raise TraceError(
+                what or f"{shown(given)} is no example of {cls.__name__}: it is {a_kind(given)}",
+                way_out=f"give objects of {cls.__name__}, or functions that make one",
+            )
+
+    def new(self) -> Any:
+        """A fresh object: what is done to it changes nothing else.
+
+        Raises:
+            TraceError: The class cannot be built anew from its parts.
+        """
+        return self._made() if self.made_by_call else Copies().value(self._given)
+
+    def _made(self) -> Any:
+        torch.manual_seed(0)  # equal objects, where it draws
+        return self._given()
+
+    @property
+    def name(self) -> str:
+        """The example in a report."""
+        return shown(self.first)
+
+    def plain(self) -> torch.Tensor:
+        """A plain tensor without memory of the same shape, strides and dtype."""
+        x = self.first
+        return torch.empty_strided(tuple(x.shape), tuple(x.stride()), dtype=x.dtype, device="meta")
+
+
+def plain_parts(value: Any) -> Iterator[torch.Tensor]:
+    """The plain tensors in a wrapper, those of wrappers inside too."""
+    if not is_wrapper_type(type(value)):
+        yield value
+        return
+    for name in flat_parts(value)[0]:
+        yield from plain_parts(getattr(value, name))
+
+
+def shared_parts(one: Any, other: Any) -> list[bool]:
+    """For each inner tensor of one that has memory: whether it lies in memory of the other."""
+    places = {part.untyped_storage().data_ptr() for part in _with_memory(other)}
+    return [part.untyped_storage().data_ptr() in places for part in _with_memory(one)]
+
+
+def _with_memory(value: Any) -> Iterator[torch.Tensor]:
+    return (part for part in plain_parts(value) if part.layout is torch.strided and part.numel() and not part.is_meta)
+
+
+def guessed(cls: type) -> Callable[[], Any]:
+    """A function that makes an example: the constructor on random 4 x 4 matrices.
+
+    Raises:
+        TraceError: The constructor does not take them.
+    """
+    n = _required(cls)
+
+    def make() -> Any:
+        return cls(*(torch.rand(4, 4) for _ in range(n)))
+
+    call = f"{cls.__name__}({', '.join(['torch.rand(4, 4)'] * n)})"
+    try:
+        with torch.random.fork_rng(devices=[]):
+            made = make()
+    except Exception as error:
+        first = (message(error).splitlines() or [""])[0]
+        raise _no_guess(cls, f"{call} fails with {type(error).__name__}: {first}") from error
+    if not isinstance(made, cls):
+        raise _no_guess(cls, f"{call} gives {a_kind(made)}")
+    return make
+
+
+def _no_guess(cls: type, what: str) -> TraceError:
+    return TraceError(
+        f"no example of {cls.__name__} can be made up: {what}",
+        cause="its constructor does not take plain tensors",
+        way_out=f"give one: subtrace_kit.check({cls.__name__}, example)",
+    )
+
+
+def _required(cls: type) -> int:
+    """How many arguments a constructor must be given by position."""
+    kinds = inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD
+    found = 0
+    for name in ("__new__", "__init__"):
+        try:
+            given = list(inspect.signature(getattr(cls, name)).parameters.values())[1:]
+        except (TypeError, ValueError):  # torch's own
+            continue
+        found = max(found, sum(p.kind in kinds and p.default is p.empty for p in given))
+    return found or 1

@@ -1,0 +1,103 @@
+"""Rules for programs: recorded, lowered, without values, compiled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from types import FunctionType
+from typing import Any
+
+import torch
+
+from ..comparison import alike, inside
+from ..errors import TraceError
+from ..passes import lower
+from ..tracing import trace
+from ..verify import verify
+from .example import Example
+from .ops import NEW, Failed, Op, attempt, listed, possible
+from .rule import Fault, NotTried, failed, rule, told
+
+__all__ = ["PROGRAMS", "compiled"]
+
+_OPS = 4
+
+
+def _program(example: Example) -> tuple[str, Callable[[Any], Any]]:
+    """A program of the first ops that work and give the class again."""
+    ops: list[Op] = []
+    for op in NEW:
+        if isinstance(possible(op, example), Failed):
+            continue
+        made = attempt(op.call, example.new())
+        if type(made) is type(example.first) and made.shape == example.first.shape and "empty" not in op.text:
+            ops.append(op)
+    if not ops:
+        raise NotTried("no op gives an object of the class and the shape of x")
+
+    def program(x: Any) -> Any:
+        for op in ops[:_OPS]:
+            x = op.call(x)
+        return x
+
+    # What is compiled is kept with the code object; one of its own leaves what others compiled as it is.
+    own = FunctionType(program.__code__.replace(), program.__globals__, closure=program.__closure__)
+    return listed([op.text for op in ops[:_OPS]]), own
+
+
+@rule("trace", "A program can be traced and lowered, and both give what eager gives.")
+def traces(example: Example) -> Iterator[Fault | str]:
+    text, program = _program(example)
+    try:
+        recorded = trace(program)(example.new())
+        for made in (recorded, lower(recorded)):
+            report = verify(made, example.new())
+            if not report.ok:
+                yield told(example.cls, str(report), "read the trace: print(subtrace_kit.trace(fn)(x))")
+                return
+    except TraceError as error:
+        yield failed("", error)
+        return
+    yield f"x after {text}"
+
+
+@rule("fake tensors", "A program can be recorded without values: the class looks at shapes alone.")
+def shapes_alone(example: Example) -> Iterator[Fault | str]:
+    text, program = _program(example)
+    try:
+        trace(program, fake=True)(example.new())
+    except TraceError as error:
+        yield failed("", error, "take decisions from metadata, not from values: torch.compile and export need it")
+        return
+    yield f"x after {text}"
+
+
+@rule("inference mode", "A program gives the same under torch.inference_mode.")
+def inference(example: Example) -> Iterator[Fault | str]:
+    text, program = _program(example)
+    with torch.no_grad():
+        wanted = program(example.new())
+    try:
+        with torch.inference_mode():
+            found = program(example.new().clone())
+    except Exception as error:
+        yield failed("a program under torch.inference_mode", error)
+        return
+    if not alike(inside(found), inside(wanted)):
+        yield told(example.cls, f"x after {text} is another value", "do not ask for the mode in the class")
+
+
+@rule("torch.compile", "torch.compile takes a program whole, and gives what eager gives.")
+def compiled(example: Example) -> Iterator[Fault | str]:
+    text, program = _program(example)
+    with torch.no_grad():
+        wanted = program(example.new())
+        try:
+            found = torch.compile(program, backend="aot_eager", fullgraph=True)(example.new())
+        except Exception as error:
+            yield failed("torch.compile", error)
+            return
+    if type(found) is not type(wanted) or not alike(inside(found), inside(wanted)):
+        yield told(example.cls, f"x after {text} is another value when compiled", "compare with subtrace_kit.verify")
+
+
+PROGRAMS = (traces, shapes_alone, inference)

@@ -1,0 +1,144 @@
+"""Rules for how a class is taken apart and put together: the flatten protocol.
+
+The protocol is torch's own: see `is_traceable_wrapper_subclass` in torch/utils/_python_dispatch.py.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from typing import Any
+
+from ..comparison import alike
+from ..errors import TraceError
+from ..intercept import build_wrapper
+from ..protocol import flatten, try_unflatten
+from ..shown import instead, shown
+from .example import Example
+from .rule import Fault, NotTried, failed, rule, told
+
+__all__ = ["PROTOCOL"]
+
+
+@rule("methods", "The methods that torch calls are there, and of the right kind.")
+def methods(example: Example) -> Iterator[Fault | str]:
+    cls = example.cls
+    kinds = {
+        "__torch_dispatch__": ((classmethod, staticmethod), "a classmethod"),
+        "__tensor_flatten__": ((), "a plain method"),
+        "__tensor_unflatten__": ((staticmethod, classmethod), "a staticmethod"),
+    }
+    for name, (wanted, text) in kinds.items():
+        found = inspect.getattr_static(cls, name, None)
+        if found is None:
+            yield told(cls, f"{cls.__name__} has no {name}", f"define {name}", name)
+        elif isinstance(found, (staticmethod, classmethod)) != bool(wanted):
+            yield told(cls, f"{name} is no {text.partition(' ')[2]}", f"make it {text}", name)
+
+
+@rule("flatten", "__tensor_flatten__ names the inner tensors, the very same at each call.")
+def flattens(example: Example) -> Iterator[Fault | str]:
+    x = example.first
+    try:
+        names, inner, _ = flatten(x)
+    except TraceError as error:
+        yield failed("", error)
+        return
+    again = [getattr(x, name) for name in names]
+    for name, one, other in zip(names, inner, again, strict=True):
+        if one is not other:
+            text = f"x.{name} is a new tensor each time it is read"
+            yield told(x.__class__, text, "keep the tensor itself as an attribute", "__tensor_flatten__")
+    if inner and all(tensor.device != x.device for tensor in inner):
+        text = f"the outer device is {x.device}, that of the inner tensors {inner[0].device}"
+        yield told(x.__class__, text, "pass device=inner.device to _make_wrapper_subclass", "__new__")
+    yield f"inner tensors: {', '.join(names) or 'none'}"
+
+
+@rule("metadata", "The metadata of equal objects compares equal, by one == that gives a bool.")
+def metadata(example: Example) -> Iterator[Fault | str]:
+    x, way_out = example.first, "use numbers, strings, tuples, or a frozen dataclass of them"
+    one, other = _metadata(x), _metadata(x)
+    try:
+        equal = one == other
+    except Exception as error:
+        yield failed("comparing it", error, way_out)
+        return
+    if type(equal) is not bool or not equal:
+        text = f"its == gives {shown(equal)} for two readings of one object: {instead(other, one)}"
+        yield told(example.cls, text, way_out, "__tensor_flatten__")
+
+
+def _metadata(x: Any) -> Any:
+    try:
+        return flatten(x)[2]
+    except TraceError as error:
+        raise NotTried("x cannot be flattened") from error
+
+
+@rule("unflatten", "__tensor_unflatten__ builds the object again from any inner tensors of the kind.")
+def unflattens(example: Example) -> Iterator[Fault | str]:
+    x, cls = example.first, example.cls
+    _metadata(x)
+    names, inner, context = flatten(x)
+    for given in (inner, [tensor.detach().clone() for tensor in inner]):
+        try:
+            made = try_unflatten(x, names, given, context)
+            now = flatten(made)
+        except TraceError as error:
+            yield failed("", error)
+            return
+        if now[0] != names:
+            yield _apart(cls, f"the object built again has the inner tensors {instead(now[0], names)}")
+        elif not all(_is_made_of(*pair) for pair in zip(now[1], given, strict=True)):
+            yield _apart(cls, "the object built again does not hold the tensors that were given, but others")
+        if not alike(now[2], context):
+            yield _apart(cls, f"the object built again has the metadata {instead(now[2], context)}")
+        for fact in ("shape", "dtype", "device", "layout"):
+            if getattr(made, fact) != getattr(x, fact):
+                yield _apart(cls, f"the object built again has {fact} {instead(getattr(made, fact), getattr(x, fact))}")
+        if made.stride() != x.stride():
+            yield _apart(cls, f"the object built again has strides {instead(made.stride(), x.stride())}")
+
+
+def _is_made_of(found: Any, given: Any) -> bool:
+    return found is given or (type(found) is type(given) and found.data_ptr() == given.data_ptr())
+
+
+def _apart(cls: type, text: str) -> Fault:
+    return told(cls, text, "use inner_tensors, metadata, outer_size and outer_stride as given", "__tensor_unflatten__")
+
+
+@rule("attributes", "What an object keeps beside its inner tensors is in the metadata.")
+def attributes(example: Example) -> Iterator[Fault | str]:
+    x = example.first
+    _metadata(x)
+    names, inner, context = flatten(x)
+    try:
+        made = build_wrapper(example.cls, dict(zip(names, inner, strict=True)), context, x.shape, x.stride())
+    except Exception as error:
+        raise NotTried("the object cannot be built again") from error
+    for name, value in vars(x).items():
+        if name in names or name.startswith("__") or name == "_is_param":  # the mark of torch.nn.Parameter
+            continue
+        if name not in vars(made):
+            yield _lost(example.cls, f"x.{name} is not there in the object built again")
+        elif not alike(vars(made)[name], value):
+            yield _lost(example.cls, f"x.{name} is {instead(vars(made)[name], value)} in the object built again")
+
+
+def _lost(cls: type, text: str) -> Fault:
+    return told(cls, text, "return it with the metadata and set it in __tensor_unflatten__", "__tensor_flatten__")
+
+
+@rule("repr", "An object can be printed, alone and in a list.")
+def prints(example: Example) -> Iterator[Fault | str]:
+    for what, show in (("repr(x)", repr), ("str(x)", str), ("repr([x])", lambda x: repr([x]))):
+        try:
+            show(example.new())
+        except Exception as error:
+            yield failed(what, error, "define __repr__ from the inner tensors")
+            return
+
+
+PROTOCOL = (methods, flattens, metadata, unflattens, attributes, prints)

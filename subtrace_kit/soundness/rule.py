@@ -1,0 +1,83 @@
+"""A rule for wrapper subclasses, and what breaks it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from ..errors import TraceError
+from ..protocol import rule_source
+from ..shown import message
+from ..source import Source, innermost
+from .example import Example
+
+__all__ = ["Fault", "Look", "NotTried", "Rule", "failed", "rule", "told"]
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One way in which a class breaks a rule.
+
+    Args:
+        text: What was seen.
+        source: The line in the class.
+        way_out: What mends it.
+    """
+
+    text: str
+    source: Source | None = None
+    way_out: str = ""
+
+    @property
+    def lines(self) -> list[str]:
+        """The fault as a report shows it."""
+        where = [f"at {_line(self.source)}"] if self.source else []
+        return [*self.text.splitlines(), *where, *([f"way out: {self.way_out}"] if self.way_out else [])]
+
+
+def _line(source: Source) -> str:
+    if source.text.startswith(("def ", "async def ")):
+        return f"{source.place}, {source.function}"
+    return f"{source.place}: {source.text}" if source.text else source.place
+
+
+class NotTried(Exception):
+    """A rule does not apply to an example; the text says why."""
+
+
+Look = Callable[[Example], Iterator["Fault | str"]]
+"""Looks at an example; gives faults, and texts that say what was tried."""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Something that holds for a sound class.
+
+    Args:
+        name: A word or two.
+        says: The rule, as a sentence.
+        look: Finds what breaks it.
+    """
+
+    name: str
+    says: str
+    look: Look
+
+
+def rule(name: str, says: str) -> Callable[[Look], Rule]:
+    """Make a rule of a function that finds what breaks it."""
+    return lambda look: Rule(name, says, look)
+
+
+def failed(what: str, error: Exception, way_out: str = "") -> Fault:
+    """The fault that something raises, at the innermost line of the class."""
+    if isinstance(error, TraceError):
+        return Fault(error.what, error.handler or innermost(error), error.way_out or way_out)
+    first = (message(error).splitlines() or [""])[0]
+    text = f"{type(error).__name__}: {first}".removesuffix(": ")
+    return Fault(f"{what} fails with {text}", innermost(error), way_out)
+
+
+def told(cls: type, text: str, way_out: str, member: str = "__torch_dispatch__") -> Fault:
+    """The fault of a method of a class."""
+    return Fault(text, rule_source(cls, member), way_out)
