@@ -4,6 +4,7 @@ __version__ = "0.1.0"
 
 from .backends import register_backend
 from .backward import backward
+from .check import check
 from .draw import draw
 from .errors import TraceError
 from .explore import explore
@@ -16,6 +17,6 @@ from .tracing import trace
 from .verify import verify
 
 __all__ = [
-    "Trace", "TraceError", "backward", "draw", "explore", "jit", "lower", "register_backend", "save_html",
+    "Trace", "TraceError", "backward", "check", "draw", "explore", "jit", "lower", "register_backend", "save_html",
     "to_fx", "trace", "verify",
 ]  # fmt: skip

@@ -69,10 +69,13 @@ def check(cls: type, /, *examples: Any, compile: bool = False) -> Soundness:
         with _quiet():
             tried = [Example(cls, given) for given in examples or (guessed(cls),)]
         rules = _RULES + ((compiled,) if compile else ())
-        rows = tuple(_finding(rule, tried) for rule in rules)
+        rows: list[Finding] = []
+        broken: list[set[str]] = [set() for _ in tried]
+        for rule in rules:
+            rows.append(_finding(rule, tried, broken))
     finally:
         give_back()
-    return Soundness(cls.__name__, tuple(example.name for example in tried), rows)
+    return Soundness(cls.__name__, tuple(example.name for example in tried), tuple(rows))
 
 
 def _expect_wrapper_class(cls: Any) -> None:
@@ -88,8 +91,8 @@ def _expect_wrapper_class(cls: Any) -> None:
         raise no_protocol(cls, None)
 
 
-def _finding(rule: Rule, examples: list[Example]) -> Finding:
-    looks = [_tried(rule, example) for example in examples]
+def _finding(rule: Rule, examples: list[Example], broken: list[set[str]]) -> Finding:
+    looks = [_look(rule, *pair) for pair in zip(examples, broken, strict=True)]
     places = [f"example {i}: " if len(examples) > 1 else "" for i in range(1, len(examples) + 1)]
     faults = [
         replace(fault, text=place + fault.text) for place, look in zip(places, looks, strict=True) for fault in look[0]
@@ -112,8 +115,17 @@ def _quiet() -> Iterator[None]:
         yield
 
 
+def _look(rule: Rule, example: Example, broken: set[str]) -> tuple[list[Fault], str, bool]:
+    """What breaks a rule; what was tried, or why it was not; whether it was. A broken rule joins the broken ones."""
+    if missing := [name for name in rule.needs if name in broken]:
+        return [], f"see {' and '.join(missing)}", False
+    found = _tried(rule, example)
+    if found[0]:
+        broken.add(rule.name)
+    return found
+
+
 def _tried(rule: Rule, example: Example) -> tuple[list[Fault], str, bool]:
-    """What breaks a rule; what was tried, or why it was not; whether it was."""
     faults: list[Fault] = []
     notes: list[str] = []
     try:

@@ -8,9 +8,9 @@ from typing import Any
 import torch
 
 from ..shown import instead
-from .example import Example
+from .example import Example, apart
 from .ops import NEW, Failed, Op, attempt, listed
-from .rule import Fault, NotTried, failed, rule, told
+from .rule import Fault, NotTried, Rule, failed, rule, told
 
 __all__ = ["AUTOGRAD"]
 
@@ -48,7 +48,7 @@ def follows(example: Example) -> Iterator[Fault | str]:
 @rule("gradients", "A backward reaches the leaf, with a gradient of its shape and dtype.")
 def gradients(example: Example) -> Iterator[Fault | str]:
     _leaf(example)
-    worked, refused = 0, []
+    worked, refused, broken = 0, [], 0
     for op, x, made in _followed(example):
         if not made.requires_grad:
             continue
@@ -56,27 +56,27 @@ def gradients(example: Example) -> Iterator[Fault | str]:
             if isinstance(done.error, (NotImplementedError, TypeError)):
                 refused.append(op.text)  # an op of the backward that the class does not have
             else:
+                broken += 1
                 yield failed(f"the backward of {op.text}", done.error, "handle what the backward sends to the class")
             continue
         worked += 1
         if x.grad is None:
             yield told(example.cls, f"the backward of {op.text} gives x no gradient", "keep results in the graph")
             continue
-        for fact in ("shape", "dtype"):
-            if getattr(x.grad, fact) != getattr(x, fact):
-                text = f"the gradient of {op.text} has {fact} {instead(getattr(x.grad, fact), getattr(x, fact))}"
-                yield told(example.cls, text, "give results their own outer shape and dtype")
-    if not worked and not refused:
+        for fact, (has, wanted) in apart(x.grad, x, "shape", "dtype").items():
+            text = f"the gradient of {op.text} has {fact} {instead(has, wanted)}"
+            yield told(example.cls, text, "give results their own outer shape and dtype")
+    if not (worked or refused or broken):
         raise NotTried("no result of an op requires grad")
     yield f"{worked} ops" + (f"; the class refuses the backward of {listed(refused)}" if refused else "")
 
 
 def _backward(made: Any) -> None:
     total = attempt(lambda made: made.sum(), made)
-    if isinstance(total, Failed) or total.dtype.is_complex:  # a class without sums: plain gradients come in
+    if isinstance(total, Failed) or total.dtype.is_complex or total.dim():  # no sum to start from: plain gradients
         made.backward(torch.ones(made.shape, dtype=made.dtype, device=made.device))
     else:
         total.backward()
 
 
-AUTOGRAD = (follows, gradients)
+AUTOGRAD: tuple[Rule, ...] = (follows, gradients)

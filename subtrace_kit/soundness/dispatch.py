@@ -9,11 +9,11 @@ import torch
 
 from ..comparison import alike, inside
 from ..copies import Copies
-from ..intercept import flatten_tree
+from ..intercept import flatten_tree, storage_id
 from ..shown import instead, shown
-from .example import Example, shared_parts
-from .ops import NEW, VIEWS, WRITES, Failed, Op, attempt, listed, possible
-from .rule import Fault, NotTried, failed, rule, told
+from .example import Example, apart, shared_parts
+from .ops import BACK, NEW, VIEWS, WRITES, Failed, Op, attempt, listed, possible
+from .rule import PARTS, Fault, NotTried, Rule, failed, rule, told
 
 __all__ = ["DISPATCH"]
 
@@ -39,8 +39,9 @@ def refuses(example: Example) -> Iterator[Fault | str]:
                 way_out = "return NotImplemented itself for what it does not know"
                 yield told(example.cls, f"{op.text} gives {shown(made)}", way_out)
             continue
-        refused.append(op.text)
-        if isinstance(made.error, _BUGS):
+        if not isinstance(made.error, _BUGS):
+            refused.append(op.text)
+        else:
             yield failed(op.text, made.error, "return NotImplemented for ops and arguments that it does not know")
     yield f"{able} ops work" + (f"; refused: {listed(refused)}" if refused else "")
 
@@ -57,16 +58,15 @@ def shapes(example: Example) -> Iterator[Fault | str]:
         for found, plain in zip(_leaves(made), _leaves(possible(op, example)), strict=False):
             if not isinstance(found, torch.Tensor) or not isinstance(plain, torch.Tensor):
                 continue
-            for fact in ("shape", "dtype"):
-                if getattr(found, fact) != getattr(plain, fact):
-                    text = f"{op.text} has {fact} {instead(getattr(found, fact), getattr(plain, fact))}"
-                    yield told(example.cls, text, "pass the result's own shape and dtype to _make_wrapper_subclass")
+            for fact, (has, wanted) in apart(found, plain, "shape", "dtype").items():
+                text = f"{op.text} has {fact} {instead(has, wanted)}"
+                yield told(example.cls, text, "pass the result's own shape and dtype to _make_wrapper_subclass")
             if found.device != x.device:
                 text = f"{op.text} is on {instead(found.device, x.device)}"
                 yield told(example.cls, text, "keep results on the device of the arguments")
 
 
-@rule("arguments", "An op that is no in-place op leaves its arguments as they are.")
+@rule("arguments", "An op that is no in-place op leaves its arguments as they are.", *PARTS)
 def arguments(example: Example) -> Iterator[Fault | str]:
     for op, x, made in _tried(example, NEW + VIEWS):
         if not isinstance(made, Failed) and not alike(inside(x), inside(example.new())):
@@ -82,7 +82,7 @@ def _write(x: Any) -> str | None:
     return None
 
 
-@rule("in-place", "An in-place op changes the very object, and returns it.")
+@rule("in-place", "An in-place op changes the very object, and returns it.", *PARTS)
 def in_place(example: Example) -> Iterator[Fault | str]:
     worked = []
     for op in WRITES:
@@ -104,33 +104,43 @@ def in_place(example: Example) -> Iterator[Fault | str]:
     yield f"tried: {listed(worked)}"
 
 
-@rule("memory", "A result that is no view has memory of its own: a write into it leaves the arguments as they are.")
+@rule(
+    "memory",
+    "A result that is no view has memory of its own: a write into it leaves the arguments as they are.",
+    *PARTS,
+    "detach",
+)
 def memory(example: Example) -> Iterator[Fault | str]:
     written = 0
     with torch.no_grad():
         for op, x, made in _tried(example, NEW):
-            if type(made) is type(x) and made is not x and (write := _write(made)):
+            if type(made) is not type(x) or made is x:
+                continue
+            before = inside(Copies().value(x.detach()))
+            if write := _write(made):
                 written += 1
-                if not alike(inside(x), inside(example.new())):
+                if not alike(inside(x), before):
                     text = f"after y = {op.text}, {write.replace('x', 'y', 1)} changes x too"
                     yield told(example.cls, text, "clone the inner tensors that the op leaves as they are")
     if not written:
         raise NotTried("no result can be written into")
 
 
-@rule("views", "A view shares memory: a write on either side reaches the other.")
+@rule("views", "A view shares memory: a write on either side reaches the other.", *PARTS, "detach")
 def views(example: Example) -> Iterator[Fault | str]:
-    written = 0
+    written, unlinked = 0, []
     with torch.no_grad():
         for op, x, view in _tried(example, VIEWS):
             if type(view) is not type(x):
                 continue
+            if _claims_its_own(view, x):
+                unlinked.append(op.text)
             base, old = inside(Copies().value(x)), inside(Copies().value(view))
+            apart_from_x = "" if any(shared_parts(view, x)) else ", which shares no memory with x"
             if write := _write(view):
                 written += 1
                 if alike(inside(x), base):
-                    shared = "" if any(shared_parts(view, x)) else ", which shares no memory with x"
-                    text = f"after y = {op.text}{shared}, {write.replace('x', 'y', 1)} does not change x"
+                    text = f"after y = {op.text}{apart_from_x}, {write.replace('x', 'y', 1)} does not change x"
                     yield told(example.cls, text, f"make the view of the inner tensors; {_ALIASING}")
                     continue
             x = example.new()
@@ -140,6 +150,30 @@ def views(example: Example) -> Iterator[Fault | str]:
                 yield told(example.cls, text, f"write into the inner tensors instead of swapping them; {_ALIASING}")
     if not written:
         raise NotTried("no view can be written into")
+    if unlinked:
+        yield f"torch sees no sharing in {listed(unlinked)}: {_ALIASING}"
 
 
-DISPATCH = (refuses, shapes, arguments, in_place, memory, views)
+def _claims_its_own(view: Any, x: Any) -> bool:
+    """Whether the outer tensor of a view claims another storage than that of x."""
+    if view.layout is not torch.strided or x.layout is not torch.strided:
+        return False
+    return storage_id(view.untyped_storage()) != storage_id(x.untyped_storage())
+
+
+@rule("way back", "A change of shape and the way back from it give an equal object.", *PARTS)
+def way_back(example: Example) -> Iterator[Fault | str]:
+    worked = []
+    with torch.no_grad():
+        for op, x, made in _tried(example, BACK):
+            if type(made) is type(x):
+                worked.append(op.text)
+                if not alike(inside(made), inside(x)):
+                    text = f"{op.text} holds other values or metadata than x"
+                    yield told(example.cls, text, "give each result the metadata of x, fitted to its shape")
+    if not worked:
+        raise NotTried("no change of shape gives an object of the class")
+    yield f"tried: {listed(worked)}"
+
+
+DISPATCH: tuple[Rule, ...] = (refuses, shapes, arguments, in_place, memory, views, way_back)

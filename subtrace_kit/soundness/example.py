@@ -13,7 +13,11 @@ from ..errors import TraceError
 from ..intercept import flat_parts, is_wrapper_type
 from ..shown import a_kind, message, shown
 
-__all__ = ["Example", "guessed", "plain_parts", "shared_parts"]
+__all__ = ["Example", "NotTried", "apart", "guessed", "plain_parts", "shared_parts"]
+
+
+class NotTried(Exception):
+    """A rule does not apply to an example; the text says why."""
 
 
 class Example:
@@ -44,7 +48,11 @@ class Example:
         Raises:
             TraceError: The class cannot be built anew from its parts.
         """
-        return self._made() if self.made_by_call else Copies().value(self._given)
+        if self.made_by_call:
+            return self._made()
+        if not is_wrapper_type(type(self.first)):
+            raise NotTried("x cannot be copied without __tensor_flatten__; give check a function that makes one")
+        return Copies().value(self._given)
 
     def _made(self) -> Any:
         torch.manual_seed(0)  # equal objects, where it draws
@@ -56,8 +64,14 @@ class Example:
         return shown(self.first)
 
     def plain(self) -> torch.Tensor:
-        """A plain tensor without memory of the same shape, strides and dtype."""
+        """A plain tensor without memory of the same shape, strides and dtype.
+
+        Raises:
+            NotTried: The shape has sizes that are no numbers, as those of jagged tensors.
+        """
         x = self.first
+        if not all(isinstance(size, int) for size in x.shape):
+            raise NotTried(f"no plain tensor has the shape {list(x.shape)}")
         return torch.empty_strided(tuple(x.shape), tuple(x.stride()), dtype=x.dtype, device="meta")
 
 
@@ -74,6 +88,19 @@ def shared_parts(one: Any, other: Any) -> list[bool]:
     """For each inner tensor of one that has memory: whether it lies in memory of the other."""
     places = {part.untyped_storage().data_ptr() for part in _with_memory(other)}
     return [part.untyped_storage().data_ptr() in places for part in _with_memory(one)]
+
+
+def apart(one: torch.Tensor, other: torch.Tensor, *facts: str) -> dict[str, tuple[Any, Any]]:
+    """The facts that differ between two tensors, each with its two values."""
+    pairs = {fact: (_fact(one, fact), _fact(other, fact)) for fact in facts}
+    return {fact: pair for fact, pair in pairs.items() if pair[0] != pair[1]}
+
+
+def _fact(tensor: torch.Tensor, fact: str) -> Any:
+    if fact in ("shape", "strides"):
+        sizes = tensor.shape if fact == "shape" else tensor.stride()
+        return [size if isinstance(size, int) else "?" for size in sizes]  # each jagged tensor has its own symbol
+    return getattr(tensor, fact)
 
 
 def _with_memory(value: Any) -> Iterator[torch.Tensor]:

@@ -13,7 +13,7 @@ import torch
 from ..comparison import alike, inside
 from ..shown import a_kind
 from .example import Example, shared_parts
-from .rule import Fault, NotTried, failed, rule, told
+from .rule import PARTS, Fault, NotTried, Rule, failed, rule, told
 
 __all__ = ["OBJECTS"]
 
@@ -25,7 +25,7 @@ def _of_class(example: Example, what: str, made: Any) -> Iterator[Fault | str]:
         yield told(example.cls, f"{what} gives {a_kind(made)}", "wrap the result")
 
 
-@rule("detach", "x.detach() is a new object of the class on the same memory, which does not require grad.")
+@rule("detach", "x.detach() is a new object of the class on the same memory, which does not require grad.", *PARTS)
 def detaches(example: Example) -> Iterator[Fault | str]:
     x = example.new()
     try:
@@ -46,14 +46,14 @@ def detaches(example: Example) -> Iterator[Fault | str]:
         yield told(example.cls, "x.detach() holds other values or metadata than x", _ALIASING)
 
 
-@rule("clone", "x.clone() is an equal object of the class on memory of its own.")
+@rule("clone", "x.clone() is an equal object of the class on memory of its own.", *PARTS)
 def clones(example: Example) -> Iterator[Fault | str]:
     yield from _copied(
         example, "x.clone()", lambda x: x.clone(), "handle aten.clone.default: deepcopy and autograd call it"
     )
 
 
-@rule("deepcopy", "copy.deepcopy(x) is an equal object of the class on memory of its own.")
+@rule("deepcopy", "copy.deepcopy(x) is an equal object of the class on memory of its own.", *PARTS)
 def deepcopies(example: Example) -> Iterator[Fault | str]:
     yield from _copied(example, "copy.deepcopy(x)", copy.deepcopy, "handle aten.clone.default")
 
@@ -75,13 +75,14 @@ def _copied(example: Example, what: str, call: Any, way_out: str) -> Iterator[Fa
         yield told(example.cls, f"{what} holds other values or metadata than x", "clone every inner tensor")
 
 
-@rule("Parameter", "torch.nn.Parameter(x) is a Parameter of the class on the same memory.")
+@rule("Parameter", "torch.nn.Parameter(x) is a Parameter of the class on the same memory.", *PARTS, "detach")
 def parameters(example: Example) -> Iterator[Fault | str]:
     x = example.new()
     follows = x.dtype.is_floating_point or x.dtype.is_complex
     try:
         made = torch.nn.Parameter(x.detach(), requires_grad=follows)
-        parts = inside(made), inside(x)
+        inside(made)
+        parts = inside(made.detach()), inside(x.detach())
     except Exception as error:
         yield failed("torch.nn.Parameter(x)", error, "handle aten.detach.default; keep what flatten names")
         return
@@ -91,7 +92,7 @@ def parameters(example: Example) -> Iterator[Fault | str]:
         yield told(example.cls, "torch.nn.Parameter(x) holds other values or metadata than x", _ALIASING)
 
 
-@rule("files", "torch.save and torch.load give an equal object of the class.")
+@rule("files", "torch.save and torch.load give an equal object of the class.", *PARTS, "detach")
 def files(example: Example) -> Iterator[Fault | str]:
     cls, x = example.cls, example.new().detach()
     if getattr(sys.modules.get(cls.__module__), cls.__qualname__, None) is not cls:
@@ -102,11 +103,11 @@ def files(example: Example) -> Iterator[Fault | str]:
         file.seek(0)
         made = torch.load(file, weights_only=False)
     except Exception as error:
-        yield failed("torch.save and torch.load", error, "keep attributes that pickle takes")
+        yield failed("saving x or loading it", error, "keep attributes that pickle takes")
         return
     yield from _of_class(example, "torch.load", made)
     if type(made) is type(x) and not alike(inside(made), inside(x)):
         yield told(cls, "torch.load gives other values or metadata", "keep all in attributes", "__tensor_flatten__")
 
 
-OBJECTS = (detaches, clones, deepcopies, parameters, files)
+OBJECTS: tuple[Rule, ...] = (detaches, clones, deepcopies, parameters, files)

@@ -10,7 +10,7 @@ import torch
 
 from .example import Example
 
-__all__ = ["NEW", "VIEWS", "WRITES", "Failed", "Op", "attempt", "listed", "possible"]
+__all__ = ["BACK", "NEW", "VIEWS", "WRITES", "Failed", "Op", "attempt", "listed", "possible"]
 
 
 @dataclass(frozen=True)
@@ -65,6 +65,15 @@ VIEWS = (
     Op("x[0]", lambda x: x[0]),
     Op("x[..., :2]", lambda x: x[..., :2]),
     Op("x.split(1)[0]", lambda x: x.split(1)[0]),
+)
+
+BACK = (
+    Op("x.t().t()", lambda x: x.t().t()),
+    Op("x.transpose(0, 1).transpose(0, 1)", lambda x: x.transpose(0, 1).transpose(0, 1)),
+    Op("x.unsqueeze(0).squeeze(0)", lambda x: x.unsqueeze(0).squeeze(0)),
+    Op("x.view(-1).view(x.shape)", lambda x: x.view(-1).view(x.shape)),
+    Op("x.view_as(x)", lambda x: x.view_as(x)),
+    Op("x[:]", lambda x: x[:]),
 )
 
 WRITES = (

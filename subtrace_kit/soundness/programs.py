@@ -14,37 +14,42 @@ from ..passes import lower
 from ..tracing import trace
 from ..verify import verify
 from .example import Example
-from .ops import NEW, Failed, Op, attempt, listed, possible
-from .rule import Fault, NotTried, failed, rule, told
+from .ops import NEW, Failed, attempt, listed, possible
+from .rule import PARTS, Fault, NotTried, Rule, failed, rule, told
 
 __all__ = ["PROGRAMS", "compiled"]
 
 _OPS = 4
+_TELLS = [op for op in NEW if op.text not in ("x - x", "torch.zeros_like(x)", "torch.empty_like(x)")]
+"""Ops whose result depends on the values of x."""
 
 
 def _program(example: Example) -> tuple[str, Callable[[Any], Any]]:
-    """A program of the first ops that work and give the class again."""
-    ops: list[Op] = []
-    for op in NEW:
+    """A program of the first ops that work and give the class again; or else of the first that gives a tensor."""
+    ops, last = [], []
+    for op in _TELLS:
         if isinstance(possible(op, example), Failed):
             continue
         made = attempt(op.call, example.new())
-        if type(made) is type(example.first) and made.shape == example.first.shape and "empty" not in op.text:
+        if type(made) is type(example.first) and made.shape == example.first.shape:
             ops.append(op)
+        elif isinstance(made, torch.Tensor):
+            last.append(op)
+    ops = ops[:_OPS] or last[:1]
     if not ops:
-        raise NotTried("no op gives an object of the class and the shape of x")
+        raise NotTried("no op gives a tensor")
 
     def program(x: Any) -> Any:
-        for op in ops[:_OPS]:
+        for op in ops:
             x = op.call(x)
         return x
 
     # What is compiled is kept with the code object; one of its own leaves what others compiled as it is.
     own = FunctionType(program.__code__.replace(), program.__globals__, closure=program.__closure__)
-    return listed([op.text for op in ops[:_OPS]]), own
+    return listed([op.text for op in ops]), own
 
 
-@rule("trace", "A program can be traced and lowered, and both give what eager gives.")
+@rule("trace", "A program can be traced and lowered, and both give what eager gives.", *PARTS, "unflatten")
 def traces(example: Example) -> Iterator[Fault | str]:
     text, program = _program(example)
     try:
@@ -60,7 +65,7 @@ def traces(example: Example) -> Iterator[Fault | str]:
     yield f"x after {text}"
 
 
-@rule("fake tensors", "A program can be recorded without values: the class looks at shapes alone.")
+@rule("fake tensors", "A program can be recorded without values: the class looks at shapes alone.", *PARTS, "unflatten")
 def shapes_alone(example: Example) -> Iterator[Fault | str]:
     text, program = _program(example)
     try:
@@ -71,7 +76,7 @@ def shapes_alone(example: Example) -> Iterator[Fault | str]:
     yield f"x after {text}"
 
 
-@rule("inference mode", "A program gives the same under torch.inference_mode.")
+@rule("inference mode", "A program gives the same under torch.inference_mode.", *PARTS, "clone")
 def inference(example: Example) -> Iterator[Fault | str]:
     text, program = _program(example)
     with torch.no_grad():
@@ -84,9 +89,10 @@ def inference(example: Example) -> Iterator[Fault | str]:
         return
     if not alike(inside(found), inside(wanted)):
         yield told(example.cls, f"x after {text} is another value", "do not ask for the mode in the class")
+    yield f"x after {text}"
 
 
-@rule("torch.compile", "torch.compile takes a program whole, and gives what eager gives.")
+@rule("torch.compile", "torch.compile takes a program whole, and gives what eager gives.", *PARTS)
 def compiled(example: Example) -> Iterator[Fault | str]:
     text, program = _program(example)
     with torch.no_grad():
@@ -98,6 +104,7 @@ def compiled(example: Example) -> Iterator[Fault | str]:
             return
     if type(found) is not type(wanted) or not alike(inside(found), inside(wanted)):
         yield told(example.cls, f"x after {text} is another value when compiled", "compare with subtrace_kit.verify")
+    yield f"x after {text}"
 
 
-PROGRAMS = (traces, shapes_alone, inference)
+PROGRAMS: tuple[Rule, ...] = (traces, shapes_alone, inference)

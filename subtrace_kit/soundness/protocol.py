@@ -14,8 +14,8 @@ from ..errors import TraceError
 from ..intercept import build_wrapper
 from ..protocol import flatten, try_unflatten
 from ..shown import instead, shown
-from .example import Example
-from .rule import Fault, NotTried, failed, rule, told
+from .example import Example, apart
+from .rule import PARTS, Fault, NotTried, Rule, failed, rule, told
 
 __all__ = ["PROTOCOL"]
 
@@ -55,31 +55,28 @@ def flattens(example: Example) -> Iterator[Fault | str]:
     yield f"inner tensors: {', '.join(names) or 'none'}"
 
 
-@rule("metadata", "The metadata of equal objects compares equal, by one == that gives a bool.")
+@rule("metadata", "The metadata of equal objects compares equal, by one == that gives a bool.", "flatten")
 def metadata(example: Example) -> Iterator[Fault | str]:
     x, way_out = example.first, "use numbers, strings, tuples, or a frozen dataclass of them"
-    one, other = _metadata(x), _metadata(x)
-    try:
-        equal = one == other
-    except Exception as error:
-        yield failed("comparing it", error, way_out)
-        return
-    if type(equal) is not bool or not equal:
-        text = f"its == gives {shown(equal)} for two readings of one object: {instead(other, one)}"
-        yield told(example.cls, text, way_out, "__tensor_flatten__")
+    pairs = {"two readings of one object": x}
+    if example.made_by_call:
+        pairs["two objects that are made alike"] = example.new()
+    for what, second in pairs.items():
+        one, other = flatten(x)[2], flatten(second)[2]
+        try:
+            equal = one == other
+        except Exception as error:
+            yield failed("comparing it", error, way_out)
+            return
+        if type(equal) is not bool or not equal:
+            text = f"its == gives {shown(equal)} for {what}: {instead(other, one)}"
+            yield told(example.cls, text, way_out, "__tensor_flatten__")
+            return
 
 
-def _metadata(x: Any) -> Any:
-    try:
-        return flatten(x)[2]
-    except TraceError as error:
-        raise NotTried("x cannot be flattened") from error
-
-
-@rule("unflatten", "__tensor_unflatten__ builds the object again from any inner tensors of the kind.")
+@rule("unflatten", "__tensor_unflatten__ builds the object again from any inner tensors of the kind.", *PARTS)
 def unflattens(example: Example) -> Iterator[Fault | str]:
-    x, cls = example.first, example.cls
-    _metadata(x)
+    x = example.first
     names, inner, context = flatten(x)
     for given in (inner, [tensor.detach().clone() for tensor in inner]):
         try:
@@ -88,31 +85,35 @@ def unflattens(example: Example) -> Iterator[Fault | str]:
         except TraceError as error:
             yield failed("", error)
             return
-        if now[0] != names:
-            yield _apart(cls, f"the object built again has the inner tensors {instead(now[0], names)}")
-        elif not all(_is_made_of(*pair) for pair in zip(now[1], given, strict=True)):
-            yield _apart(cls, "the object built again does not hold the tensors that were given, but others")
-        if not alike(now[2], context):
-            yield _apart(cls, f"the object built again has the metadata {instead(now[2], context)}")
-        for fact in ("shape", "dtype", "device", "layout"):
-            if getattr(made, fact) != getattr(x, fact):
-                yield _apart(cls, f"the object built again has {fact} {instead(getattr(made, fact), getattr(x, fact))}")
-        if made.stride() != x.stride():
-            yield _apart(cls, f"the object built again has strides {instead(made.stride(), x.stride())}")
+        if faults := list(_apart(x, made, given, now)):
+            yield from faults
+            return
+
+
+def _apart(x: Any, made: Any, given: list[Any], now: tuple[list[str], list[Any], Any]) -> Iterator[Fault]:
+    """What an object that was built of the given tensors has otherwise than x."""
+    cls, again, (names, _, context) = type(x), "the object built again", flatten(x)
+    if now[0] != names:
+        yield _off(cls, f"{again} has the inner tensors {instead(now[0], names)}")
+    elif not all(_is_made_of(*pair) for pair in zip(now[1], given, strict=True)):
+        yield _off(cls, f"{again} does not hold the tensors that were given, but others")
+    if not alike(now[2], context):
+        yield _off(cls, f"{again} has the metadata {instead(now[2], context)}")
+    for fact, (has, wanted) in apart(made, x, "shape", "strides", "dtype", "device", "layout").items():
+        yield _off(cls, f"{again} has {fact} {instead(has, wanted)}")
 
 
 def _is_made_of(found: Any, given: Any) -> bool:
     return found is given or (type(found) is type(given) and found.data_ptr() == given.data_ptr())
 
 
-def _apart(cls: type, text: str) -> Fault:
+def _off(cls: type, text: str) -> Fault:
     return told(cls, text, "use inner_tensors, metadata, outer_size and outer_stride as given", "__tensor_unflatten__")
 
 
-@rule("attributes", "What an object keeps beside its inner tensors is in the metadata.")
+@rule("attributes", "What an object keeps beside its inner tensors is in the metadata.", *PARTS)
 def attributes(example: Example) -> Iterator[Fault | str]:
     x = example.first
-    _metadata(x)
     names, inner, context = flatten(x)
     try:
         made = build_wrapper(example.cls, dict(zip(names, inner, strict=True)), context, x.shape, x.stride())
@@ -135,10 +136,10 @@ def _lost(cls: type, text: str) -> Fault:
 def prints(example: Example) -> Iterator[Fault | str]:
     for what, show in (("repr(x)", repr), ("str(x)", str), ("repr([x])", lambda x: repr([x]))):
         try:
-            show(example.new())
+            show(example.first)
         except Exception as error:
             yield failed(what, error, "define __repr__ from the inner tensors")
             return
 
 
-PROTOCOL = (methods, flattens, metadata, unflattens, attributes, prints)
+PROTOCOL: tuple[Rule, ...] = (methods, flattens, metadata, unflattens, attributes, prints)

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from textwrap import shorten
 
 from ..errors import TraceError
 from ..protocol import rule_source
 from ..shown import message
 from ..source import Source, innermost
-from .example import Example
+from .example import Example, NotTried
 
-__all__ = ["Fault", "Look", "NotTried", "Rule", "failed", "rule", "told"]
+__all__ = ["PARTS", "Fault", "Look", "NotTried", "Rule", "failed", "rule", "told"]
+
+
+_LENGTH = 200
+
+PARTS = ("flatten", "metadata")
+"""The rules without which objects cannot be compared."""
 
 
 @dataclass(frozen=True)
@@ -41,10 +48,6 @@ def _line(source: Source) -> str:
     return f"{source.place}: {source.text}" if source.text else source.place
 
 
-class NotTried(Exception):
-    """A rule does not apply to an example; the text says why."""
-
-
 Look = Callable[[Example], Iterator["Fault | str"]]
 """Looks at an example; gives faults, and texts that say what was tried."""
 
@@ -57,23 +60,25 @@ class Rule:
         name: A word or two.
         says: The rule, as a sentence.
         look: Finds what breaks it.
+        needs: The rules without which it says nothing; they come before it.
     """
 
     name: str
     says: str
     look: Look
+    needs: tuple[str, ...] = ()
 
 
-def rule(name: str, says: str) -> Callable[[Look], Rule]:
+def rule(name: str, says: str, *needs: str) -> Callable[[Look], Rule]:
     """Make a rule of a function that finds what breaks it."""
-    return lambda look: Rule(name, says, look)
+    return lambda look: Rule(name, says, look, needs)
 
 
 def failed(what: str, error: Exception, way_out: str = "") -> Fault:
     """The fault that something raises, at the innermost line of the class."""
     if isinstance(error, TraceError):
-        return Fault(error.what, error.handler or innermost(error), error.way_out or way_out)
-    first = (message(error).splitlines() or [""])[0]
+        return Fault(error.what, error.handler or innermost(error), way_out or error.way_out)
+    first = shorten((message(error).splitlines() or [""])[0], _LENGTH, placeholder=" ...")
     text = f"{type(error).__name__}: {first}".removesuffix(": ")
     return Fault(f"{what} fails with {text}", innermost(error), way_out)
 
