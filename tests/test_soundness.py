@@ -183,7 +183,32 @@ def test_an_op_that_writes_into_its_argument():
 
 def test_in_place_ops_that_write_nowhere():
     cls = answering(aten.add_, lambda cls, func, args, kwargs: cls(args[0].inner + 1))
-    assert broken(cls) == {"in-place": ["x.add_(1) changes nothing"]}
+    assert broken(cls) == {"in-place": ["x.add_(1) changes nothing, and does not fail"]}
+
+
+def test_writes_that_a_class_takes_for_plain_values_are_lost():
+    class FallsBack(unsound.Sound):
+        """Every op runs on plain values, and gives them."""
+
+        @classmethod
+        def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+            if func in (aten.detach.default, aten.clone.default):
+                return super().__torch_dispatch__(func, types, args, kwargs)
+            args, kwargs = unwrapped(cls, args, kwargs or {})
+            return func(*[a.clone() if isinstance(a, torch.Tensor) else a for a in args], **kwargs)
+
+    row = check(FallsBack, FallsBack(matrix())).row("in-place")
+    assert row.lines == [
+        "An in-place op changes the very object and returns it, or is refused.",
+        *(f"x.{op} changes nothing, and does not fail" for op in ("add_(1)", "mul_(2)", "neg_()")),
+        f"at {row.faults[0].source.place}, {row.faults[0].source.function}",
+        "way out: write into the inner tensors or swap them, or raise NotImplementedError",
+        "and 2 more",
+        "tried: x.add_(1), x.mul_(2), x.neg_(), x.zero_(), x.copy_(x + 1)",
+    ]
+    assert broken(FallsBack).keys() == {"in-place"}
+    assert str(row).splitlines()[:2] == ["in-place: broken", f"  {row.says}"]
+    assert check(FallsBack, compile=True).row("torch.compile").note == "x after x.clone()"
 
 
 def test_in_place_ops_that_a_class_refuses_are_not_tried():

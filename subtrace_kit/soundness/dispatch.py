@@ -82,26 +82,35 @@ def _write(x: Any) -> str | None:
     return None
 
 
-@rule("in-place", "An in-place op changes the very object, and returns it.", *PARTS)
+@rule("in-place", "An in-place op changes the very object and returns it, or is refused.", *PARTS)
 def in_place(example: Example) -> Iterator[Fault | str]:
     worked = []
     for op in WRITES:
         with torch.no_grad():
-            x, before = example.new(), example.new()
-            made, new = attempt(op.call, x), attempt(op.new or op.call, before)
-            if isinstance(made, Failed) or isinstance(new, Failed):
-                continue
-            if type(new) is not type(x) or new.dtype != x.dtype:
+            x = example.new()
+            made = attempt(op.call, x)
+            if isinstance(made, Failed) or (changes := _changes_values(op, example)) is None:
                 continue
         worked.append(op.text)
-        if made is not x:
-            text = f"{op.text} returns another object, and x stays as it was"
-            yield told(example.cls, text, "return the argument itself from in-place ops")
-        if not alike(inside(new), inside(example.new())) and alike(inside(x), inside(example.new())):
-            yield told(example.cls, f"{op.text} changes nothing", "write into the inner tensors, or swap them")
+        if changes and alike(inside(x), inside(example.new())):
+            way_out = "write into the inner tensors or swap them, or raise NotImplementedError"
+            yield told(example.cls, f"{op.text} changes nothing, and does not fail", way_out)
+        elif made is not x:
+            yield told(example.cls, f"{op.text} returns another object", "return the argument itself from in-place ops")
     if not worked:
         raise NotTried("the class has none of " + listed([op.text for op in WRITES]))
     yield f"tried: {listed(worked)}"
+
+
+def _changes_values(op: Op, example: Example) -> bool | None:
+    """Whether a write must change what an object holds; None where its out-of-place form does not tell."""
+    x = example.new()
+    new, same = attempt(op.new or op.call, x), attempt(lambda x: x + 0, x)
+    if type(new) is type(x) and new.dtype == x.dtype:
+        return not alike(inside(new), inside(x))
+    if type(new) is type(same) is torch.Tensor and new.dtype == same.dtype == x.dtype:  # ops fall back on plain values
+        return not alike(new, same)
+    return None
 
 
 @rule(

@@ -8,12 +8,13 @@ from typing import Any
 
 import torch
 
+from ..comparison import inside
 from ..copies import Copies
 from ..errors import TraceError
 from ..intercept import flat_parts, is_wrapper_type
 from ..shown import a_kind, message, shown
 
-__all__ = ["Example", "NotTried", "apart", "guessed", "plain_parts", "shared_parts"]
+__all__ = ["Example", "NotTried", "apart", "contents", "guessed", "plain_parts", "shared_parts"]
 
 
 class NotTried(Exception):
@@ -73,6 +74,11 @@ class Example:
         if not all(isinstance(size, int) for size in x.shape):
             raise NotTried(f"no plain tensor has the shape {list(x.shape)}")
         return torch.empty_strided(tuple(x.shape), tuple(x.stride()), dtype=x.dtype, device="meta")
+
+
+def contents(value: Any) -> Any:
+    """The inner tensors and metadata of a wrapper, or a value of another kind itself."""
+    return inside(value) if is_wrapper_type(type(value)) else value
 
 
 def plain_parts(value: Any) -> Iterator[torch.Tensor]:

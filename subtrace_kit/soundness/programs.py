@@ -8,12 +8,12 @@ from typing import Any
 
 import torch
 
-from ..comparison import alike, inside
+from ..comparison import alike
 from ..errors import TraceError
 from ..passes import lower
 from ..tracing import trace
 from ..verify import verify
-from .example import Example
+from .example import Example, contents
 from .ops import NEW, Failed, attempt, listed, possible
 from .rule import PARTS, Fault, NotTried, Rule, failed, rule, told
 
@@ -87,7 +87,7 @@ def inference(example: Example) -> Iterator[Fault | str]:
     except Exception as error:
         yield failed("a program under torch.inference_mode", error)
         return
-    if not alike(inside(found), inside(wanted)):
+    if not alike(contents(found), contents(wanted)):
         yield told(example.cls, f"x after {text} is another value", "do not ask for the mode in the class")
     yield f"x after {text}"
 
@@ -102,7 +102,7 @@ def compiled(example: Example) -> Iterator[Fault | str]:
         except Exception as error:
             yield failed("torch.compile", error)
             return
-    if type(found) is not type(wanted) or not alike(inside(found), inside(wanted)):
+    if type(found) is not type(wanted) or not alike(contents(found), contents(wanted)):
         yield told(example.cls, f"x after {text} is another value when compiled", "compare with subtrace_kit.verify")
     yield f"x after {text}"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import groupby
 
 from ..errors import TraceError
 from ..table import html_table, text_table
@@ -15,7 +16,7 @@ _COLORS = {HOLDS: "#2e7d4f", BROKEN: "#c62828", NOT_TRIED: "#5b6770"}
 _SHOWN = 3
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Finding:
     """What came of one rule.
 
@@ -36,9 +37,17 @@ class Finding:
     @property
     def lines(self) -> list[str]:
         """The rule where it is broken, the first faults, the note."""
-        broken = [self.says, *(line for fault in self.faults[:_SHOWN] for line in fault.lines)] if self.faults else []
+        shown = self.faults[:_SHOWN]
+        alike = [list(faults) for _, faults in groupby(shown, lambda fault: (fault.source, fault.way_out))]
+        lines = [line for faults in alike for line in (*(f.text for f in faults[:-1]), *faults[-1].lines)]
+        broken = [self.says, *"\n".join(lines).splitlines()] if self.faults else []
         more = len(self.faults) - _SHOWN
         return broken + ([f"and {more} more"] if more > 0 else []) + self.note.splitlines()
+
+    def __str__(self) -> str:
+        return "\n".join((f"{self.name}: {self.verdict}", *(f"  {line}" for line in self.lines)))
+
+    __repr__ = __str__
 
 
 @dataclass(frozen=True)
