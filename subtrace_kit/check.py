@@ -10,13 +10,14 @@ from __future__ import annotations
 import io
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager, redirect_stdout
+from contextlib import ExitStack, contextmanager, redirect_stdout
 from dataclasses import replace
 from typing import Any
 
 import torch
 
 from .errors import TraceError
+from .progress import Stage, counted
 from .protocol import no_protocol
 from .shown import a_kind, shown
 from .snapshot import random_state
@@ -42,8 +43,9 @@ def check(cls: type, /, *examples: Any, compile: bool = False) -> Soundness:
 
     Args:
         cls: A subclass of torch.Tensor with `__torch_dispatch__`.
-        *examples: Objects of the class, of any shape and dtype, or functions of no arguments that make one.
-            Without any, the constructor is tried on random 4 x 4 matrices.
+        *examples: Objects of the class, of any shape and dtype, or functions of no arguments that make one. Small
+            ones do: they are copied some hundred times. Without any, the constructor is tried on random 4 x 4
+            matrices.
         compile: Whether torch.compile is tried too (backend aot_eager), which takes seconds.
 
     Returns:
@@ -71,8 +73,9 @@ def check(cls: type, /, *examples: Any, compile: bool = False) -> Soundness:
         rules = _RULES + ((compiled,) if compile else ())
         rows: list[Finding] = []
         broken: list[set[str]] = [set() for _ in tried]
-        for rule in rules:
-            rows.append(_finding(rule, tried, broken))
+        with Stage("checking"):
+            for rule in counted(rules):
+                rows.append(_finding(rule, tried, broken))
     finally:
         give_back()
     return Soundness(cls.__name__, tuple(example.name for example in tried), tuple(rows))
@@ -115,6 +118,18 @@ def _quiet() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def _usual_modes() -> Iterator[None]:
+    """The modes in which Python starts: grad mode, no inference mode, no autocast."""
+    with ExitStack() as stack:
+        stack.enter_context(torch.inference_mode(False))
+        stack.enter_context(torch.enable_grad())
+        for kind in ("cpu", "cuda"):
+            if torch.is_autocast_enabled(kind):
+                stack.enter_context(torch.autocast(kind, enabled=False))
+        yield
+
+
 def _look(rule: Rule, example: Example, broken: set[str]) -> tuple[list[Fault], str, bool]:
     """What breaks a rule; what was tried, or why it was not; whether it was. A broken rule joins the broken ones."""
     if missing := [name for name in rule.needs if name in broken]:
@@ -129,7 +144,7 @@ def _tried(rule: Rule, example: Example) -> tuple[list[Fault], str, bool]:
     faults: list[Fault] = []
     notes: list[str] = []
     try:
-        with _quiet(), torch.inference_mode(False), torch.enable_grad():
+        with _quiet(), _usual_modes():
             for found in rule.look(example):
                 faults.append(found) if isinstance(found, Fault) else notes.append(found)
     except NotTried as reason:

@@ -186,5 +186,23 @@ def test_random_state_modes_and_output_stay_as_they_are(capsys):
     assert torch.equal(torch.random.get_rng_state(), state)
 
 
+def test_modes_of_the_caller_change_nothing():
+    wanted = str(check(Sound))
+    with torch.autocast("cpu", dtype=torch.bfloat16), torch.no_grad():
+        assert str(check(Sound)) == wanted
+        assert torch.is_autocast_enabled("cpu")
+
+
+def test_a_handler_that_never_ends_is_a_fault():
+    class Endless(Sound):
+        @classmethod
+        def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+            return func(*args, **(kwargs or {}))
+
+    report = check(Endless, lambda: Endless(torch.rand(2, 2)))
+    assert [row.name for row in report.broken] == ["detach", "clone", "deepcopy", "refusals"]
+    assert "x.detach() fails with RecursionError" in report.row("detach").faults[0].text
+
+
 def test_the_check_of_a_class_is_public():
     assert "check" in subtrace_kit.__all__
