@@ -26,10 +26,22 @@ __all__ = [
     "changed_owner",
     "depends_on_handlers",
     "left_changed",
+    "not_looked_at",
     "unknown_result",
     "went_on",
     "written_out_of_sight",
 ]
+
+
+def not_looked_at(tensor: torch.Tensor, path: str, error: Exception) -> TraceError:
+    """The error for an argument whose class fails when it is asked for shape, strides or device."""
+    return TraceError(
+        f"argument {path}, {a_kind(tensor)}, cannot be looked at: {type(error).__name__}: {message(error)}",
+        handler=innermost(error),
+        cause="its class answers for sizes, strides or device in __torch_dispatch__; with fake=True a mode of torch "
+        "answers in its place",
+        way_out="trace without fake=True, or see why x.shape, x.stride() or x.device fails",
+    )
 
 
 def changed_owner(change: Change, fn: Any) -> TraceError:

@@ -44,6 +44,7 @@ from .program_errors import (
     changed_owner,
     depends_on_handlers,
     left_changed,
+    not_looked_at,
     unknown_result,
     went_on,
     written_out_of_sight,
@@ -244,13 +245,22 @@ class _Recording:
 
     def take_inputs(self) -> list[Any]:
         """The leaves of the arguments with values in place of tensors."""
-        take = self.recorder.store.add_input
+        take = self.take_input
         leaves = zip(self.leaves, self.paths, strict=True)
         with no_torch_function():
-            values = [take(leaf, identifier(path)) if isinstance(leaf, torch.Tensor) else leaf for leaf, path in leaves]
+            values = [take(leaf, path) if isinstance(leaf, torch.Tensor) else leaf for leaf, path in leaves]
         if self.twins:
             self.snapshot.fragile.clear()
         return values
+
+    def take_input(self, leaf: torch.Tensor, path: str) -> Any:
+        """A value for a tensor among the arguments; its class may be asked for its facts."""
+        try:
+            return self.recorder.store.add_input(leaf, identifier(path))
+        except TraceError:
+            raise
+        except Exception as error:
+            raise not_looked_at(leaf, path, error) from error
 
     def run_watched(self) -> None:
         """Run the program with everything watched."""

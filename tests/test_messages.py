@@ -6,6 +6,7 @@ import classes
 import pytest
 import torch
 import torch.autograd.forward_ad as forward_ad
+from unsound import Sized
 
 import subtrace_kit
 from subtrace_kit import TraceError
@@ -285,3 +286,27 @@ def test_a_branch_that_torch_keeps_for_later():
     assert "torch.cond cannot be recorded" in text
     assert "DispatchMode" not in text
     assert "torch.where" in cause(text)[1]
+
+
+# ------------------------------------------------------------- arguments that answer for themselves
+
+
+def test_a_class_that_fails_to_tell_its_device():
+    class Speechless(Sized):
+        @classmethod
+        def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+            if func is torch.ops.prim.device.default:
+                raise KeyError("device")
+            return super().__torch_dispatch__(func, types, args, kwargs)
+
+    with pytest.raises(TraceError) as caught:
+        subtrace_kit.trace(lambda x: x * 2)(Speechless(torch.ones(2)))
+    assert caught.value.what == "argument x, a Speechless, cannot be looked at: KeyError: 'device'"
+    assert caught.value.handler.text == 'raise KeyError("device")'
+    assert "see why x.shape, x.stride() or x.device fails" in str(caught.value)
+    assert str(subtrace_kit.trace(lambda x: x * 2)(Sized(torch.ones(2)))).count("aten.mul.Tensor") == 2
+
+
+def test_a_class_that_tells_its_device_on_fake_tensors():
+    with pytest.raises(TraceError, match=r"argument x, a Sized, cannot be looked at: AssertionError"):
+        subtrace_kit.trace(lambda x: x * 2, fake=True)(Sized(torch.ones(2)))

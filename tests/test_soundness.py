@@ -341,12 +341,22 @@ def test_programs_that_cannot_be_lowered():
     assert fault == "a handler takes data out of torch with .numpy(), so it cannot be lowered"
 
 
+def test_what_torch_sets_on_an_object_that_answers_for_its_sizes_is_no_attribute():
+    report = check(unsound.Sized)
+    assert report.row("attributes").verdict == "holds"
+    (fault,) = report.row("fake tensors").faults
+    assert fault.text.startswith("argument x, a Sized, cannot be looked at: AssertionError")
+    assert fault.way_out == "trace without fake=True, or see why x.shape, x.stride() or x.device fails"
+
+
 def test_decisions_by_values():
     def add(cls, func, args, kwargs):
         return cls(args[0].inner + (1 if args[0].inner[0, 0].item() < 0 else 2))
 
-    (fault,) = broken(answering(aten.add, add))["fake tensors"]
-    assert fault.startswith("DataDependentOutputException in torch.Tensor.add (aten.item.default)")
+    cls = answering(aten.add, add)
+    (fault,) = check(cls, cls(matrix())).row("fake tensors").faults
+    assert fault.way_out.startswith("take decisions from metadata, not from values")
+    assert fault.text.startswith("DataDependentOutputException in torch.Tensor.add (aten.item.default)")
 
 
 def test_another_value_in_inference_mode():
@@ -355,6 +365,15 @@ def test_another_value_in_inference_mode():
 
     assert broken(answering(aten.add, add)) == {
         "inference mode": ["x after x * 2, x + 1, x + x, x * x is another value"]
+    }
+
+
+def test_a_result_of_another_class_in_inference_mode():
+    def add(cls, func, args, kwargs):
+        return on_inner(cls, func, args, kwargs) if torch.is_inference_mode_enabled() else cls(args[0].inner + 1)
+
+    assert broken(answering(aten.add, add)) == {
+        "inference mode": ["x after x * 2, x + 1, x + x, x * x is a Tensor instead of an Answering"]
     }
 
 

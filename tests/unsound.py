@@ -134,6 +134,31 @@ class Unpicklable(Sound):
         return made
 
 
+class Sized(Sound):
+    """It answers for its sizes, strides and device itself."""
+
+    asked = ("size", "sym_size", "stride", "sym_stride", "dim", "numel", "sym_numel", "storage_offset")
+
+    @staticmethod
+    def __new__(cls, inner):
+        made = torch.Tensor._make_wrapper_subclass(
+            cls, inner.shape, dtype=inner.dtype, dispatch_sizes_strides_policy="sizes", dispatch_device=True
+        )
+        made.inner = inner
+        return made
+
+    @classmethod
+    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+        if func is torch.ops.prim.device.default:
+            return args[0].inner.device
+        name = func.overloadpacket.__name__
+        if name in cls.asked or name == "sym_storage_offset":
+            return getattr(args[0].inner, name.removeprefix("sym_"))()
+        if name in ("is_contiguous", "is_strides_like_format", "is_non_overlapping_and_dense"):
+            return True
+        return super().__torch_dispatch__(func, types, args, kwargs)
+
+
 class WritesArguments(Sound):
     """Its abs works in place."""
 

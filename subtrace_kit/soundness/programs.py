@@ -11,6 +11,7 @@ import torch
 from ..comparison import alike
 from ..errors import TraceError
 from ..passes import lower
+from ..shown import a_kind
 from ..tracing import trace
 from ..verify import verify
 from .example import Example, contents
@@ -71,9 +72,17 @@ def shapes_alone(example: Example) -> Iterator[Fault | str]:
     try:
         trace(program, fake=True)(example.new())
     except TraceError as error:
-        yield failed("", error, "take decisions from metadata, not from values: torch.compile and export need it")
+        by_values = "take decisions from metadata, not from values: torch.compile and export need it"
+        yield failed("", error, by_values if "DataDependent" in error.what else "")
         return
     yield f"x after {text}"
+
+
+def _apart(example: Example, text: str, found: Any, wanted: Any, way_out: str) -> Iterator[Fault]:
+    if type(found) is not type(wanted):
+        yield told(example.cls, f"x after {text} is {a_kind(found)} instead of {a_kind(wanted)}", way_out)
+    elif not alike(contents(found), contents(wanted)):
+        yield told(example.cls, f"x after {text} is another value", way_out)
 
 
 @rule("inference mode", "A program gives the same under torch.inference_mode.", *PARTS, "clone")
@@ -87,8 +96,7 @@ def inference(example: Example) -> Iterator[Fault | str]:
     except Exception as error:
         yield failed("a program under torch.inference_mode", error)
         return
-    if not alike(contents(found), contents(wanted)):
-        yield told(example.cls, f"x after {text} is another value", "do not ask for the mode in the class")
+    yield from _apart(example, text, found, wanted, "answer the ops that arrive in this mode: more than under autograd")
     yield f"x after {text}"
 
 
@@ -102,8 +110,7 @@ def compiled(example: Example) -> Iterator[Fault | str]:
         except Exception as error:
             yield failed("torch.compile", error)
             return
-    if type(found) is not type(wanted) or not alike(contents(found), contents(wanted)):
-        yield told(example.cls, f"x after {text} is another value when compiled", "compare with subtrace_kit.verify")
+    yield from _apart(example, text, found, wanted, "compare with what subtrace_kit.trace shows")
     yield f"x after {text}"
 
 

@@ -120,12 +120,16 @@ def attributes(example: Example) -> Iterator[Fault | str]:
     except Exception as error:
         raise NotTried("the object cannot be built again") from error
     for name, value in vars(x).items():
-        if name in names or name.startswith("__") or name == "_is_param":  # the mark of torch.nn.Parameter
+        if name in names or name.startswith(_OF_TORCH):
             continue
         if name not in vars(made):
             yield _lost(example.cls, f"x.{name} is not there in the object built again")
         elif not alike(vars(made)[name], value):
             yield _lost(example.cls, f"x.{name} is {instead(vars(made)[name], value)} in the object built again")
+
+
+_OF_TORCH = ("__", "_is_param", "_sym_")
+"""What torch itself sets on objects: for torch.nn.Parameter, and where a class answers for sizes and strides."""
 
 
 def _lost(cls: type, text: str) -> Fault:
