@@ -304,7 +304,7 @@ def test_a_class_that_fails_to_tell_its_device():
     assert caught.value.what == "argument x, a Speechless, cannot be looked at: KeyError: 'device'"
     assert caught.value.handler.text == 'raise KeyError("device")'
     assert "see why x.shape, x.stride() or x.device fails" in str(caught.value)
-    assert str(subtrace_kit.trace(lambda x: x * 2)(Sized(torch.ones(2)))).count("aten.mul.Tensor") == 2
+    assert "aten.mul.Tensor(x, 2)" in str(subtrace_kit.trace(lambda x: x * 2)(Sized(torch.ones(2))))
 
 
 def test_a_class_that_tells_its_device_on_fake_tensors():
