@@ -136,8 +136,12 @@ def _alike_tensors(found: Any, wanted: Any, depth: int) -> bool:
         return False
     if not is_wrapper_type(type(found)):
         with no_torch_function():
-            return found.is_meta or not _apart(found.detach(), wanted.detach(), 0, 0)[0]
+            return found.is_meta or not _apart(_dense(found.detach()), _dense(wanted.detach()), 0, 0)[0]
     return alike(inside(found), inside(wanted), depth - 1)
+
+
+def _dense(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor if tensor.layout is torch.strided else tensor.to_dense()
 
 
 def inside(tensor: Any) -> tuple[dict[str, Any], Any]:

@@ -11,7 +11,7 @@ from ..comparison import alike, inside
 from ..copies import Copies
 from ..intercept import flatten_tree, storage_id
 from ..shown import instead, shown
-from .example import Example, apart, shared_parts
+from .example import Example, apart, shared_parts, values_of
 from .ops import BACK, NEW, VIEWS, WRITES, Failed, Op, attempt, listed, possible
 from .rule import PARTS, Fault, NotTried, Rule, failed, rule, told
 
@@ -52,6 +52,7 @@ def _leaves(value: Any) -> list[Any]:
 
 @rule("shapes", "Results have the shape, dtype and device that plain tensors would have.")
 def shapes(example: Example) -> Iterator[Fault | str]:
+    strided: list[str] = []
     for op, x, made in _tried(example, NEW + VIEWS):
         if isinstance(made, Failed):
             continue
@@ -64,6 +65,10 @@ def shapes(example: Example) -> Iterator[Fault | str]:
             if found.device != x.device:
                 text = f"{op.text} is on {instead(found.device, x.device)}"
                 yield told(example.cls, text, "keep results on the device of the arguments")
+            if op in VIEWS and type(found) is type(x) and apart(found, plain, "strides"):
+                strided.append(op.text)
+    if strided:
+        yield f"strides other than those of a plain tensor: {listed(strided)}; see strides of _make_wrapper_subclass"
 
 
 @rule("arguments", "An op that is no in-place op leaves its arguments as they are.", *PARTS)
@@ -98,7 +103,7 @@ def in_place(example: Example) -> Iterator[Fault | str]:
         elif made is not x:
             yield told(example.cls, f"{op.text} returns another object", "return the argument itself from in-place ops")
     if not worked:
-        raise NotTried("the class has none of " + listed([op.text for op in WRITES]))
+        raise NotTried("none works, or tells what it should give: " + listed([op.text for op in WRITES]))
     yield f"tried: {listed(worked)}"
 
 
@@ -123,6 +128,8 @@ def memory(example: Example) -> Iterator[Fault | str]:
     written = 0
     with torch.no_grad():
         for op, x, made in _tried(example, NEW):
+            if made is x and ".to(" not in op.text:
+                yield told(example.cls, f"{op.text} returns x itself", "return a new object")
             if type(made) is not type(x) or made is x:
                 continue
             before = inside(Copies().value(x.detach()))
@@ -144,7 +151,7 @@ def views(example: Example) -> Iterator[Fault | str]:
                 continue
             if _claims_its_own(view, x):
                 unlinked.append(op.text)
-            base, old = inside(Copies().value(x)), inside(Copies().value(view))
+            base = inside(Copies().value(x))
             apart_from_x = "" if any(shared_parts(view, x)) else ", which shares no memory with x"
             if write := _write(view):
                 written += 1
@@ -154,7 +161,7 @@ def views(example: Example) -> Iterator[Fault | str]:
                     continue
             x = example.new()
             view = attempt(op.call, x)
-            if (write := _write(x)) and alike(inside(view), old):
+            if (write := _write(x)) and not alike(values_of(view), values_of(op.call(x))):
                 text = f"after y = {op.text}, {write} does not change y"
                 yield told(example.cls, text, f"write into the inner tensors instead of swapping them; {_ALIASING}")
     if not written:

@@ -14,7 +14,7 @@ from ..errors import TraceError
 from ..intercept import flat_parts, is_wrapper_type
 from ..shown import a_kind, message, shown
 
-__all__ = ["Example", "NotTried", "apart", "contents", "guessed", "plain_parts", "shared_parts"]
+__all__ = ["Example", "NotTried", "apart", "guessed", "plain_parts", "shared_parts", "values_of"]
 
 
 class NotTried(Exception):
@@ -76,9 +76,15 @@ class Example:
         return torch.empty_strided(tuple(x.shape), tuple(x.stride()), dtype=x.dtype, device="meta")
 
 
-def contents(value: Any) -> Any:
-    """The inner tensors and metadata of a wrapper, or a value of another kind itself."""
-    return inside(value) if is_wrapper_type(type(value)) else value
+def values_of(value: Any) -> Any:
+    """The values and metadata of a wrapper or plain tensor, however they lie in memory."""
+    if is_wrapper_type(type(value)):
+        inner, metadata = inside(value)
+        return {name: values_of(part) for name, part in inner.items()}, metadata
+    if not isinstance(value, torch.Tensor):
+        return value
+    value = value.detach()
+    return value.resolve_conj().resolve_neg().contiguous() if value.layout is torch.strided else value
 
 
 def plain_parts(value: Any) -> Iterator[torch.Tensor]:

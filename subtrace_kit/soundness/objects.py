@@ -12,7 +12,7 @@ import torch
 
 from ..comparison import alike, inside
 from ..shown import a_kind
-from .example import Example, shared_parts
+from .example import Example, shared_parts, values_of
 from .rule import PARTS, Fault, NotTried, Rule, failed, rule, told
 
 __all__ = ["OBJECTS"]
@@ -71,7 +71,7 @@ def _copied(example: Example, what: str, call: Any, way_out: str) -> Iterator[Fa
     shared = shared_parts(made, x)  # one part may be shared: what no op writes, such as offsets
     if shared and all(shared):
         yield told(example.cls, f"{what} shares memory with x", "clone every inner tensor")
-    if not alike(inside(made), inside(x)):
+    if not alike(values_of(made), values_of(x)):
         yield told(example.cls, f"{what} holds other values or metadata than x", "clone every inner tensor")
 
 

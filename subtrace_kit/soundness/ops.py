@@ -41,6 +41,8 @@ NEW = (
     Op("x.clone()", lambda x: x.clone()),
     Op("x.sum()", lambda x: x.sum()),
     Op("x.mean(-1)", lambda x: x.mean(-1)),
+    Op("x.sum(0, keepdim=True)", lambda x: x.sum(0, keepdim=True)),
+    Op("torch.ones(x.shape) * x", lambda x: torch.ones(x.shape, dtype=x.dtype, device=x.device) * x),
     Op("x.softmax(-1)", lambda x: x.softmax(-1)),
     Op("x.sort()", lambda x: x.sort()),
     Op("x.cumsum(0)", lambda x: x.cumsum(0)),

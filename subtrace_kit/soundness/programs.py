@@ -14,9 +14,9 @@ from ..passes import lower
 from ..shown import a_kind
 from ..tracing import trace
 from ..verify import verify
-from .example import Example, contents
+from .example import Example, values_of
 from .ops import NEW, Failed, attempt, listed, possible
-from .rule import PARTS, Fault, NotTried, Rule, failed, rule, told
+from .rule import PARTS, Fault, NotTried, Rule, failed, first_line, rule, told
 
 __all__ = ["PROGRAMS", "compiled"]
 
@@ -81,7 +81,7 @@ def shapes_alone(example: Example) -> Iterator[Fault | str]:
 def _apart(example: Example, text: str, found: Any, wanted: Any, way_out: str) -> Iterator[Fault]:
     if type(found) is not type(wanted):
         yield told(example.cls, f"x after {text} is {a_kind(found)} instead of {a_kind(wanted)}", way_out)
-    elif not alike(contents(found), contents(wanted)):
+    elif not alike(values_of(found), values_of(wanted)):
         yield told(example.cls, f"x after {text} is another value", way_out)
 
 
@@ -93,8 +93,10 @@ def inference(example: Example) -> Iterator[Fault | str]:
     try:
         with torch.inference_mode():
             found = program(example.new().clone())
+    except (NotImplementedError, TypeError) as error:
+        raise NotTried(f"the class refuses an op that arrives in this mode alone: {first_line(error)}") from error
     except Exception as error:
-        yield failed("a program under torch.inference_mode", error)
+        yield failed(f"x after {text}", error, "answer the ops that arrive in this mode: more than under autograd")
         return
     yield from _apart(example, text, found, wanted, "answer the ops that arrive in this mode: more than under autograd")
     yield f"x after {text}"

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ..comparison import alike
+from ..copies import Copies
 from ..errors import TraceError
 from ..intercept import build_wrapper
 from ..protocol import flatten, try_unflatten
@@ -34,6 +35,26 @@ def methods(example: Example) -> Iterator[Fault | str]:
             yield told(cls, f"{cls.__name__} has no {name}", f"define {name}", name)
         elif isinstance(found, (staticmethod, classmethod)) != bool(wanted):
             yield told(cls, f"{name} is no {text.partition(' ')[2]}", f"make it {text}", name)
+        elif not _takes(getattr(cls, name), *_GIVEN[name]):
+            parameters = ", ".join(_GIVEN[name])
+            yield told(cls, f"{name} does not take ({parameters})", f"def {name}(..., {parameters})", name)
+
+
+_GIVEN = {
+    "__torch_dispatch__": ("func", "types", "args", "kwargs"),
+    "__tensor_flatten__": ("self",),
+    "__tensor_unflatten__": ("inner_tensors", "metadata", "outer_size", "outer_stride"),
+}
+
+
+def _takes(method: Any, *given: str) -> bool:
+    try:
+        inspect.signature(method).bind(*given)
+    except TypeError:
+        return False
+    except ValueError:  # one without a signature
+        pass
+    return True
 
 
 @rule("flatten", "__tensor_flatten__ names the inner tensors, the very same at each call.")
@@ -78,7 +99,7 @@ def metadata(example: Example) -> Iterator[Fault | str]:
 def unflattens(example: Example) -> Iterator[Fault | str]:
     x = example.first
     names, inner, context = flatten(x)
-    for given in (inner, [tensor.detach().clone() for tensor in inner]):
+    for given in (inner, [Copies().value(tensor) for tensor in inner]):
         try:
             made = try_unflatten(x, names, given, context)
             now = flatten(made)

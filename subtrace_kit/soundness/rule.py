@@ -12,7 +12,7 @@ from ..shown import message
 from ..source import Source, innermost
 from .example import Example, NotTried
 
-__all__ = ["PARTS", "Fault", "Look", "NotTried", "Rule", "failed", "rule", "told"]
+__all__ = ["PARTS", "Fault", "Look", "NotTried", "Rule", "failed", "first_line", "rule", "told"]
 
 
 _LENGTH = 200
@@ -78,9 +78,14 @@ def failed(what: str, error: Exception, way_out: str = "") -> Fault:
     """The fault that something raises, at the innermost line of the class."""
     if isinstance(error, TraceError):
         return Fault(error.what, error.handler or innermost(error), way_out or error.way_out)
-    first = shorten((message(error).splitlines() or [""])[0], _LENGTH, placeholder=" ...")
-    text = f"{type(error).__name__}: {first}".removesuffix(": ")
+    text = f"{type(error).__name__}: {first_line(error)}".removesuffix(": ")
     return Fault(f"{what} fails with {text}", innermost(error), way_out)
+
+
+def first_line(error: Exception) -> str:
+    """What an error says, at most some words."""
+    first = (message(error).splitlines() or [""])[0]
+    return shorten(first.removesuffix(":"), _LENGTH, placeholder=" ...")
 
 
 def told(cls: type, text: str, way_out: str, member: str = "__torch_dispatch__") -> Fault:
