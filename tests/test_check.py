@@ -150,6 +150,8 @@ def test_each_of_several_examples_is_named():
         lambda: Sound(torch.tensor(1.5)),
         lambda: Sound(torch.empty(0, 3)),
         lambda: Sound(torch.rand(3, 4).t()),
+        lambda: Sound(torch.rand(3, 1).expand(3, 3)),
+        lambda: Sound(torch.tensor([[float("nan"), 1.0], [2.0, 3.0]])),
         lambda: Sound(Sound(torch.rand(3, 3))),
         lambda: Sound(torch.rand(3, 3, dtype=torch.complex64)),
         lambda: TwoTensor(Sound(torch.rand(2)), Sound(torch.rand(2))),

@@ -38,6 +38,7 @@ ALIKE = [
     (torch.tensor([1.0, float("nan")]), torch.tensor([1.0, float("nan")])),
     (wary(1.0), wary(1.0)),
     ({1, 2}, {2, 1}),
+    (torch.eye(2).to_sparse(), torch.eye(2).to_sparse()),
 ]
 DIFFERENT = [
     (1, True),
@@ -49,6 +50,8 @@ DIFFERENT = [
     (wary(1.0), wary(2.0)),
     (torch.ones(2), torch.ones(2, requires_grad=True)),
     ({"a": 1}, {"b": 1}),
+    (torch.eye(2).to_sparse(), (torch.eye(2) * 2).to_sparse()),
+    (torch.eye(2).to_sparse(), torch.eye(2)),
 ]
 
 

@@ -39,6 +39,25 @@ def test_methods_of_the_wrong_kind():
     assert broken(unsound.PlainUnflatten) == {"methods": ["__tensor_unflatten__ is no staticmethod"]}
 
 
+def test_methods_that_do_not_take_what_torch_gives():
+    class NoKeywords(unsound.Sound):
+        @classmethod
+        def __torch_dispatch__(cls, func, types, args):
+            return super().__torch_dispatch__(func, types, args)
+
+    class NoSizes(unsound.Sound):
+        @staticmethod
+        def __tensor_unflatten__(inner, metadata):
+            return NoSizes(inner["inner"])
+
+    assert broken(NoKeywords)["methods"] == ["__torch_dispatch__ does not take (func, types, args, kwargs)"]
+    row = check(NoSizes, lambda: NoSizes(matrix())).row("methods")
+    assert (
+        row.faults[0].text == "__tensor_unflatten__ does not take (inner_tensors, metadata, outer_size, outer_stride)"
+    )
+    assert row.faults[0].way_out == ("def __tensor_unflatten__(..., inner_tensors, metadata, outer_size, outer_stride)")
+
+
 def test_inner_tensors_that_are_made_when_they_are_read():
     assert broken(unsound.FreshInner)["flatten"] == ["x.inner is a new tensor each time it is read"]
 
@@ -177,6 +196,32 @@ def test_results_of_another_shape_and_dtype():
     ]
 
 
+def test_a_dimension_that_was_to_be_kept():
+    cls = answering(aten.sum, lambda cls, func, args, kwargs: cls(func(args[0].inner, *args[1:2])))
+    assert broken(cls)["shapes"] == ["x.sum(0, keepdim=True) has shape [4] instead of [1, 4]"]
+
+
+def test_views_with_other_strides_are_noted():
+    def transposed(cls, func, args, kwargs):
+        made = torch.Tensor._make_wrapper_subclass(cls, args[0].shape[::-1], dtype=args[0].dtype)
+        made.inner = args[0].inner.t()
+        return made
+
+    row = check(cls := answering(aten.t, transposed), lambda: cls(matrix())).row("shapes")
+    assert (row.verdict, row.note) == (
+        "holds",
+        "strides other than those of a plain tensor: x.t(); see strides of _make_wrapper_subclass",
+    )
+
+
+def test_a_handler_that_forgets_plain_operands():
+    def mul(cls, func, args, kwargs):
+        first, second = args
+        return cls(func(first.__dict__["inner"], second.inner if isinstance(second, cls) else second))
+
+    assert broken(answering(aten.mul, mul)) == {"refusals": ["torch.ones(x.shape) * x fails with KeyError: 'inner'"]}
+
+
 def test_an_op_that_writes_into_its_argument():
     assert broken(unsound.WritesArguments) == {"arguments": ["x.abs() changed x"]}
 
@@ -226,6 +271,11 @@ def test_in_place_ops_that_a_class_refuses_are_not_tried():
 def test_a_result_on_the_memory_of_its_argument():
     cls = answering(aten.relu, lambda cls, func, args, kwargs: cls(args[0].inner))
     assert broken(cls) == {"memory": ["after y = x.relu(), y.add_(1) changes x too"]}
+
+
+def test_a_result_that_is_its_argument():
+    cls = answering(aten.relu, lambda cls, func, args, kwargs: args[0])
+    assert broken(cls)["memory"] == ["x.relu() returns x itself"]
 
 
 def test_views_that_torch_takes_for_tensors_of_their_own_are_noted():
@@ -378,6 +428,17 @@ def test_a_result_of_another_class_in_inference_mode():
     assert broken(answering(aten.add, add)) == {
         "inference mode": ["x after x * 2, x + 1, x + x, x * x is a Tensor instead of an Answering"]
     }
+
+
+def test_a_refusal_in_inference_mode_alone_is_no_fault():
+    def add(cls, func, args, kwargs):
+        if torch.is_inference_mode_enabled():
+            raise NotImplementedError("not here")
+        return cls(args[0].inner + 1)
+
+    cls = answering(aten.add, add)
+    assert broken(cls) == {}
+    assert not_tried(cls)["inference mode"] == "the class refuses an op that arrives in this mode alone: not here"
 
 
 def test_what_torch_compile_does_is_tried_on_request():
