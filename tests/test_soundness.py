@@ -231,6 +231,17 @@ def test_in_place_ops_that_write_nowhere():
     assert broken(cls) == {"in-place": ["x.add_(1) changes nothing, and does not fail"]}
 
 
+def test_an_in_place_op_with_other_values_is_noted():
+    def mul_(cls, func, args, kwargs):
+        args[0].inner.mul_(args[1]).round_()
+        return args[0]
+
+    row = check(cls := answering(aten.mul_, mul_), lambda: cls(matrix() / 8)).row("in-place")
+    assert row.verdict == "holds"
+    assert row.note.split("; ")[1:] == ["other values than those of the op that is not in place: x.mul_(2)"]
+    assert "; " not in check(unsound.Sound, lambda: unsound.Sound(matrix() / 8)).row("in-place").note
+
+
 def test_writes_that_a_class_takes_for_plain_values_are_lost():
     class FallsBack(unsound.Sound):
         """Every op runs on plain values, and gives them."""
