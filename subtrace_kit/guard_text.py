@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from itertools import combinations
 from typing import Any
 
-from .intercept import no_torch_function
+from .intercept import in_function_mode, no_torch_function, reads_directly
 
 __all__ = ["Check", "GuardText"]
 
@@ -17,11 +17,16 @@ _FEW = 7  # up to so many, comparing each with each is quicker than a set
 
 _FRAME = """
 def fits(args, kwargs):
+    off = no_torch_function() if {needed} else None  # no class's __torch_function__ in between
     try:
-        with no_torch_function():  # no class's __torch_function__ in between
+        if off is not None:
+            off.__enter__()
 {body}
     except Exception:  # means no
         return None
+    finally:
+        if off is not None:
+            off.__exit__()
 """
 
 
@@ -35,6 +40,8 @@ class GuardText:
     def __init__(self, **space: Any) -> None:
         self.space = space
         self.lines: list[str] = []
+        self.classes: set[type] = set()
+        """Of the tensors that the lines read."""
         self._names: dict[int, str] = {}
         self._count = 0
 
@@ -89,8 +96,10 @@ class GuardText:
             found: Captured values: the name in the trace -> the variable.
         """
         values = ", ".join(f"{name!r}: {variable}" for name, variable in found.items())
-        body = "\n".join(f"            {line}" for line in [*self.lines, f"return {{{values}}}"])
-        space: dict[str, Any] = {**self.space, "no_torch_function": no_torch_function}
-        exec(compile(_FRAME.format(body=body), "<subtrace guard>", "exec"), space)
+        body = "\n".join(f"        {line}" for line in [*self.lines, f"return {{{values}}}"])
+        needed = "in_function_mode()" if all(map(reads_directly, self.classes)) else "True"
+        switch = {"no_torch_function": no_torch_function, "in_function_mode": in_function_mode}
+        space: dict[str, Any] = {**self.space, **switch}
+        exec(compile(_FRAME.format(body=body, needed=needed), "<subtrace guard>", "exec"), space)
         fits: Check = space["fits"]
         return fits

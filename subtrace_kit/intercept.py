@@ -374,6 +374,9 @@ def unwatched() -> Iterator[None]:
 no_torch_function = torch._C.DisableTorchFunction
 """Context manager: attribute reads of tensors go straight to C++, past every function mode."""
 
+in_function_mode: Callable[[], bool] = torch._C._is_torch_function_mode_enabled
+"""Whether a `TorchFunctionMode` would see attribute reads of tensors."""
+
 _plain_dispatch = torch.Tensor.__torch_dispatch__
 _type_is_wrapper: dict[type, bool] = {}
 
@@ -389,6 +392,11 @@ def is_wrapper_type(cls: type) -> bool:
 def handles_functions(cls: Any) -> bool:
     """Whether the class has a `__torch_function__` of its own."""
     return cls.__torch_function__ not in _no_function_handlers
+
+
+def reads_directly(cls: Any) -> bool:
+    """Whether attribute reads of its objects go straight to C++ where no function mode is entered."""
+    return cls.__torch_function__ is torch._C._disabled_torch_function_impl
 
 
 _no_function_handlers = (torch.Tensor.__torch_function__, torch._C._disabled_torch_function_impl)

@@ -26,7 +26,7 @@ from .place_text import PlaceText
 from .progress import counted
 from .proxies import SubclassTensorProxy, TensorProxy
 from .roots import is_simple
-from .trace import Capture, Constant, Trace
+from .trace import Attribute, Capture, Constant, Trace
 
 __all__ = ["quick_guard"]
 
@@ -88,6 +88,7 @@ class _Writer(PlaceText):
                 self.tensor(leaf, argument.proxy)
         for capture in counted(self.trace.captures):
             self.capture(capture)
+        asked = [a for a in self.trace.attributes if not a.by_class and not self.told(a)]
         if self.trace.guard.free:
             self.require_all(self.facts)
         elif self.checked:
@@ -95,10 +96,9 @@ class _Writer(PlaceText):
             self.memory()
         for tie in self.trace.ties:
             self.require(f"{self.place(tie.fetch)} is {self.part(tie.argument, tie.attributes)}")
-        for attribute in self.trace.attributes:
-            if not attribute.by_class:
-                now = self.part(attribute.argument, attribute.way)
-                self.value(now if attribute.ask is None else f"{self.named(attribute.ask)}({now})", attribute.value)
+        for attribute in asked:
+            now = self.part(attribute.argument, attribute.way)
+            self.value(now if attribute.ask is None else f"{self.named(attribute.ask)}({now})", attribute.value)
         for constant in self.trace.constants:
             if not constant.by_class:
                 self.constant(constant)
@@ -167,6 +167,7 @@ class _Writer(PlaceText):
             raise _Beyond  # ragged sizes
         self.tensors.append(name)
         if isinstance(proxy, SubclassTensorProxy):
+            self.classes.add(proxy.cls)
             self.require(f"type({name}) is {self.named(proxy.cls)}")
         else:
             self.plain.append(name)
@@ -189,6 +190,14 @@ class _Writer(PlaceText):
             conditions.append(f"{name}.is_conj() is {proxy.lazy[0]}")
         conditions.append(f"{name}.is_neg() is {proxy.lazy[1]}")
         self.facts += conditions
+
+    def told(self, attribute: Attribute) -> bool:
+        """Whether torch's own check answers it: the class of a tensor is one of the facts it keeps."""
+        now = self.part(attribute.argument, attribute.way)
+        if attribute.ask is not type or now not in self.checked:
+            return False
+        self.facts.append(f"type({now}) is {self.named(attribute.value)}")
+        return True
 
     def kinds(self) -> None:
         """All tensors are of the recorded kind: one call of torch's own check, once one has been made of them.

@@ -163,6 +163,43 @@ def test_a_class_is_not_asked_through_its_function_handler():
     assert seen == []
 
 
+def test_a_function_mode_sees_nothing_of_the_check():
+    class Reads(torch.overrides.TorchFunctionMode):
+        def __torch_function__(self, func, types, args=(), kwargs=None):
+            seen.append(func)
+            return func(*args, **kwargs or {})
+
+    seen = []
+    args, longer = (two(2), one(2)), (two(3), one(3))
+    fits = quick_guard(subtrace_kit.trace(lambda a, b: b + 1)(*args))
+    broken = TwoTensor(one(2), one(2))
+    del broken.b
+    given = [args, longer, (broken, one(2)), args]
+    outside = [fits(each, {}) is not None for each in given]
+    with Reads():
+        inside = [fits(each, {}) is not None for each in given]
+        assert seen == []
+        assert args[1].shape == (2,)
+    assert outside == inside == [True, False, False, True]
+    assert len(seen) == 1
+
+
+def test_the_class_of_an_inner_tensor_that_a_handler_asks_for_is_part_of_it():
+    class Asks(TwoTensor):
+        @classmethod
+        def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+            by = 3 if isinstance(args[0].a, torch.nn.Parameter) else 2
+            return cls(args[0].a * by, args[0].b * by)
+
+    frozen = torch.nn.Parameter(one(2), requires_grad=False)
+    plain, held = (Asks(one(2), one(2)),), (Asks(frozen, one(2)),)
+    for recorded, other in ((plain, held), (held, plain)):
+        fits = quick_guard(subtrace_kit.trace(lambda x: x * 2)(*recorded))
+        for _ in range(3):
+            assert fits(other, {}) is None
+            assert fits(recorded, {}) is not None
+
+
 @pytest.mark.parametrize("mode", [torch.enable_grad, torch.no_grad, torch.inference_mode])
 def test_the_check_by_one_call_says_what_the_checks_one_by_one_say(mode):
     frozen, wants = (torch.nn.Parameter(one(2), requires_grad=flag) for flag in (False, True))
