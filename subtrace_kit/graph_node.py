@@ -12,7 +12,7 @@ from .compiled_parts import Notes
 from .equality import same_tensors
 from .errors import TraceError
 from .gradient_kinds import Kinds, kinds_of, same_kinds
-from .intercept import current_listener, flatten_tree, is_watched_otherwise, unflatten_tree
+from .intercept import current_listener, flatten_tree, is_watched_otherwise, node_maker, unflatten_tree
 from .joint import Backward, Split, split_joint
 from .made_inputs import like
 from .quick_guard import quick_guard
@@ -96,8 +96,8 @@ class GraphNode:
             arriving = tuple(like(a.proxy) for a in back.gradients.arguments if a.proxy is not None)
             given = iter(arriving)
             whole = tuple(next(given) if there else None for there in half.arriving)
-            found = half.backward.run((*[saved[i] for i in half.saved], *arriving), {}, {})
             with torch.no_grad():
+                found = half.backward.run((*[saved[i] for i in half.saved], *arriving), {}, {})
                 wanted = call.remade(whole)
             if not all(map(same_tensors, found, wanted)):
                 give_back()
@@ -158,7 +158,7 @@ class _Halves:
 
     def run(self, call: _Call) -> Any:
         out, live, saved = self.compute(call)
-        Lowered.apply(call, live, saved, *call.wanted)
+        put_in_graph(call, live, saved, *call.wanted)
         return out
 
     def compute(self, call: _Call) -> tuple[Any, tuple, tuple]:
@@ -204,8 +204,8 @@ class _Call:
         """The gradients of the inputs."""
         if torch.is_grad_enabled() or current_listener() is not None or is_watched_otherwise():
             return self.again(ctx, gradients)
-        arriving = tuple(g is not None for g in gradients)
-        there = tuple(g for g in gradients if g is not None)
+        arriving = tuple([g is not None for g in gradients])
+        there = tuple([g for g in gradients if g is not None])
         for half in self.halves.backwards:
             if half.arriving == arriving and half.fits(there, {}) is not None:
                 saved = ctx.saved_tensors
@@ -268,12 +268,16 @@ class Lowered(torch.autograd.Function):
     def forward(ctx: Any, call: _Call, live: tuple, saved: tuple, *wanted: torch.Tensor) -> Any:
         ctx.call = call
         ctx.set_materialize_grads(False)
-        ctx.save_for_backward(*saved)
+        if saved:
+            ctx.save_for_backward(*saved)
         return live
 
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor | None) -> Any:
         return (None, None, None, *ctx.call.gradients(ctx, gradients))
+
+
+put_in_graph = node_maker(Lowered)
 
 
 class _Same(torch.autograd.Function):

@@ -556,6 +556,12 @@ def is_watched_otherwise() -> bool:
     )
 
 
+def node_maker(function: type[torch.autograd.Function]) -> Callable[..., Any]:
+    """Its `apply`, less what that does for functorch, whose transforms must be off."""
+    apply: Callable[..., Any] = super(torch.autograd.Function, function).apply  # type: ignore[misc]
+    return apply
+
+
 def in_functorch() -> bool:
     """Whether a functorch transform (vmap, grad, ...) is on."""
     return torch._C._are_functorch_transforms_active()

@@ -89,10 +89,9 @@ class _Writer(PlaceText):
         for capture in counted(self.trace.captures):
             self.capture(capture)
         asked = [a for a in self.trace.attributes if not a.by_class and not self.told(a)]
-        if self.trace.guard.free:
-            self.require_all(self.facts)
-        elif self.checked:
+        if self.checked:
             self.kinds()
+        if self.checked and not self.trace.guard.free:
             self.memory()
         for tie in self.trace.ties:
             self.require(f"{self.place(tie.fetch)} is {self.part(tie.argument, tie.attributes)}")
@@ -204,7 +203,10 @@ class _Writer(PlaceText):
 
         It looks at each object once, and says no where it meets one again.
         """
-        alike, apart = self.pattern(self.tensors, self.trace.guard.same, "is", "id({})")
+        alike: list[str] = []
+        apart: list[str] = []
+        if not self.trace.guard.free:
+            alike, apart = self.pattern(self.tensors, self.trace.guard.same, "is", "id({})")
         self.require_all(alike)
         again = {condition.partition(" is ")[0] for condition in alike}
         given, box = ", ".join(name for name in self.checked if name not in again), self.named([None])

@@ -63,8 +63,6 @@ class Runner:
         exec(code, space)
         space.update({"as_handler": as_handler} if "as_handler" in space else {})  # the same, and quicker
         self.function: Callable[..., Any] = space[trace.name]
-        if trace.guard.free:  # a backward: autograd runs it so, whatever the mode of its caller
-            self.function = torch.no_grad()(self.function)
         self.fits = quick_guard(trace) or _unknown
         """Like `check`, at once, and None where it cannot say yes."""
 
@@ -81,7 +79,11 @@ class Runner:
         if names and kwargs and all(name in kwargs for name in names):
             args = (*args, *(kwargs[name] for name in names))
             kwargs = {name: value for name, value in kwargs.items() if name not in names}
-        return self.run(args, kwargs, self.check(args, kwargs))
+        captured = self.check(args, kwargs)
+        if self.trace.guard.free:  # a backward: autograd runs it so, whatever the mode of its caller
+            with torch.no_grad():
+                return self.run(args, kwargs, captured)
+        return self.run(args, kwargs, captured)
 
     def check(self, args: tuple, kwargs: dict) -> dict[str, Any]:
         """Make sure that arguments and captured tensors are of the recorded kind.
