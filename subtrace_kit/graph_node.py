@@ -175,7 +175,10 @@ class _Halves:
 
 def _versions(tensors: Sequence[torch.Tensor]) -> list[int]:
     """How often each tensor was written; inference tensors do not count."""
-    return [0 if tensor.is_inference() else tensor._version for tensor in tensors]
+    try:
+        return [tensor._version for tensor in tensors]
+    except RuntimeError:  # an inference tensor is among them
+        return [0 if tensor.is_inference() else tensor._version for tensor in tensors]
 
 
 class _Half:
@@ -187,10 +190,21 @@ class _Half:
         self.backward = runner(program)
         alone = back.trace.replace(guard=back.gradients, bound_symbols=(), output=None)
         self.fits = quick_guard(alone) or (lambda args, kwargs: None)
+        self.all_arrive = all(back.arriving)
+
+    def takes(self, gradients: Sequence[torch.Tensor | None], there: tuple[torch.Tensor, ...]) -> bool:
+        """Whether it is for gradients of this kind, of which some may be None."""
+        if len(there) == len(gradients):
+            alike = self.all_arrive
+        else:
+            alike = self.arriving == tuple([g is not None for g in gradients])
+        return alike and self.fits(there, {}) is not None
 
 
 class _Call:
     """One call of a program, as its node remembers it."""
+
+    __slots__ = ("args", "captured", "give_back", "given", "halves", "kwargs", "node", "versions", "wanted")
 
     def __init__(self, node: GraphNode, halves: _Halves, args: tuple, kwargs: dict, captured: dict[str, Any]) -> None:
         self.node, self.halves = node, halves
@@ -204,12 +218,12 @@ class _Call:
         """The gradients of the inputs."""
         if torch.is_grad_enabled() or current_listener() is not None or is_watched_otherwise():
             return self.again(ctx, gradients)
-        arriving = tuple([g is not None for g in gradients])
         there = tuple([g for g in gradients if g is not None])
         for half in self.halves.backwards:
-            if half.arriving == arriving and half.fits(there, {}) is not None:
+            if half.takes(gradients, there):
                 saved = ctx.saved_tensors
-                return half.backward.run((*[saved[i] for i in half.saved], *there), {}, {})
+                kept = [saved[i] for i in half.saved] if saved else ()
+                return half.backward.run((*kept, *there), {}, {})
         self.node.met(gradients)
         return self.again(ctx, gradients)
 

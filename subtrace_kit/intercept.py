@@ -548,12 +548,13 @@ def is_watched_otherwise() -> bool:
 
     These are dispatch modes, the transforms of functorch, forward-mode derivatives, deterministic algorithms.
     """
-    return (
-        torch._C._len_torch_dispatch_stack() > 0
-        or torch._C._functorch.peek_interpreter_stack() is not None
-        or forward_ad._current_level >= 0
-        or torch.are_deterministic_algorithms_enabled()
-    )
+    return bool(_modes() or _transforms() or forward_ad._current_level >= 0 or _deterministic())
+
+
+# a call of jit asks three times: names of this module are the quickest to find
+_modes = torch._C._len_torch_dispatch_stack
+_transforms = torch._C._are_functorch_transforms_active
+_deterministic = torch._C._get_deterministic_algorithms
 
 
 def node_maker(function: type[torch.autograd.Function]) -> Callable[..., Any]:
