@@ -364,3 +364,23 @@ def test_formulas_that_autograd_changes_while_it_is_watched():
         summed(jitted(x, w))
         summed(fn(y, w))
         assert_same(picture(x.grad), picture(y.grad))
+
+
+def test_gradients_of_one_kind_are_taken_as_the_recorded_ones():
+    def program(x):
+        return x * 2, x.sin()
+
+    def gradients(fn, x, given):
+        return picture(torch.autograd.grad(fn(x), (x,), given)[0])
+
+    frozen, wanting = pair(1, leaf=False), pair(2)
+    kinds = [(frozen, frozen), (frozen, wanting), (wanting, pair(3, leaf=False)), (frozen, None), (None, frozen)]
+    jitted, x = subtrace_kit.jit(program), pair()
+    for _ in range(3):
+        for given in kinds:
+            there = [i for i, g in enumerate(given) if g is not None]
+            chosen = lambda fn, there=there: lambda x: [fn(x)[i] for i in there]  # noqa: E731
+            kept = [given[i] for i in there]
+            assert_same(gradients(chosen(jitted), x, kept), gradients(chosen(program), x, kept))
+    (halves,) = jitted.halves
+    assert 1 <= len(halves[1]) <= 3
